@@ -1,6 +1,6 @@
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::filesystem::FsRoot;
 use local_volume_provisioner::host::identity::{self, Identity};
 use local_volume_provisioner::host::mark::{
-    Mark, MarkOnDisk, MarkState, MarkedVolume, Place, RootAttributes, StateDir, header_hash,
+    Mark, MarkOnDisk, MarkState, MarkedVolume, Place, StateDir, header_hash,
 };
 use local_volume_provisioner::host::mounts::MountTable;
 use local_volume_provisioner::host::sysfs::Sysfs;
@@ -20,6 +20,7 @@ use support::{LoopDevice, Sandbox, run, sandbox, sandbox_with, slow};
 use crate::volumes::{formatted, open, remount};
 
 mod replay;
+mod root;
 
 const DOCS: &str = include_str!("../../docs/marks.md");
 
@@ -321,71 +322,6 @@ fn mark_without_a_place_is_an_error_with_the_remedy() {
     volume.set_flags(IFlags::empty());
     let place = volume.state.write(&volume.marked(), &mark).unwrap();
     assert_eq!(place, Place::Attribute);
-}
-
-#[test]
-fn attributes_of_the_root_are_restored() {
-    let sandbox = sandbox!();
-    // Version 2: the owner, the user 1000, the group, the mask, and others.
-    let acl = |user: u8| {
-        let entries = [
-            [1, 0, 7, 0, 255, 255, 255, 255],
-            [2, 0, user, 0, 232, 3, 0, 0],
-            [4, 0, 5, 0, 255, 255, 255, 255],
-            [16, 0, 7, 0, 255, 255, 255, 255],
-            [32, 0, 0, 0, 255, 255, 255, 255],
-        ];
-        [vec![2, 0, 0, 0], entries.concat()].concat()
-    };
-    for fs_type in ["ext4", "xfs"] {
-        let Some((path, _device)) = mounted(&sandbox, fs_type, fs_type) else {
-            continue;
-        };
-        let root = File::open(&path).unwrap();
-        let set_acl = |name: &str, user| {
-            fsetxattr(&root, name, &acl(user), XattrFlags::empty()).unwrap();
-        };
-        let project = |id: &str| {
-            if fs_type == "xfs" {
-                run("chattr", &["-p", id, path.to_str().unwrap()]);
-            }
-        };
-        let read = || RootAttributes::read(root.as_fd()).unwrap();
-        let plain = read();
-        chown(&path, Some(5), Some(6)).unwrap();
-        set_acl("system.posix_acl_access", 6);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o2770)).unwrap();
-        project("7");
-        let prepared = read();
-        assert_eq!((prepared.uid, prepared.gid, prepared.mode), (5, 6, 0o2770));
-        assert_eq!(prepared.project, if fs_type == "xfs" { 7 } else { 0 });
-        chown(&path, Some(8), Some(9)).unwrap();
-        for name in ["system.posix_acl_access", "system.posix_acl_default"] {
-            set_acl(name, 7);
-        }
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        project("9");
-        for wanted in [prepared, plain] {
-            assert_ne!(read(), wanted);
-            assert_eq!(wanted.restore(root.as_fd()), Vec::<String>::new());
-            assert_eq!(read(), wanted, "{fs_type}");
-        }
-    }
-}
-
-#[test]
-fn refused_attributes_of_the_root_are_reported() {
-    let sandbox = sandbox!();
-    let path = sandbox.tmpfs("disk", "size=1m").unwrap();
-    let root = File::open(&path).unwrap();
-    let prepared = RootAttributes::read(root.as_fd()).unwrap();
-    ioctl_setflags(&root, IFlags::IMMUTABLE).unwrap();
-    let failed = prepared.restore(root.as_fd());
-    ioctl_setflags(&root, IFlags::empty()).unwrap();
-    assert!(
-        failed[0].starts_with("owner: Operation not permitted"),
-        "{failed:?}"
-    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::*;
 /// The volumes of each method, by what their marks say at the cut.
 const STATES: [&str; 5] = ["pending", "offered", "used", "wiping", "free"];
 
-/// So many bytes in a second that a wipe outlasts the test.
+/// Bytes per second. At this pace, the wipe has not ended when the test has.
 const NEARLY_STOPPED: u64 = 8 << 10;
 
 /// What the mark of a volume says. The machine is off.
