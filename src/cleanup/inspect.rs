@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -199,7 +200,7 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
 /// which the kernel treats as a separate disk, or the device behind a loop device. Blocking.
 pub(crate) fn other_devices_are_free(
     devices: &BTreeSet<DeviceNumber>,
-    twins: &[DeviceFacts],
+    twins: &[Arc<DeviceFacts>],
     machine: &Machine,
 ) -> Result<(), Obstacle> {
     const CLAIMED: &str = "mounted, possibly in a container, or part of LVM, RAID or swap";

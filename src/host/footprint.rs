@@ -59,7 +59,7 @@ impl Footprint {
     pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Self> {
         let mut devices = BTreeSet::new();
         for number in devices_of(root, sysfs)? {
-            devices.extend(sysfs.device(number)?.below);
+            devices.extend(&sysfs.device(number)?.below);
         }
         Ok(Self::Filesystem {
             devices,

@@ -230,9 +230,10 @@ impl Marks {
         };
         let records = self.records(volume, attribute);
         let contents = records.iter().filter_map(|it| it.content.as_ref());
-        let replaced: BTreeSet<_> = contents.flat_map(|it| &it.replaces).collect();
-        let counting = records.iter().filter(|it| !replaced.contains(&it.digest));
-        let most_restrictive = counting.max_by_key(|it| it.restriction());
+        let replaced: BTreeSet<_> = contents.flat_map(|it| it.replaces.clone()).collect();
+        let counting = records.into_iter();
+        let counting = counting.filter(|it| !replaced.contains(&it.digest));
+        let most_restrictive = counting.max_by_key(Record::restriction);
         let on_disk = most_restrictive.map_or(MarkOnDisk::Absent, Record::on_disk);
         Ok(MarkFact { on_disk, place })
     }

@@ -23,9 +23,9 @@ pub struct Sysfs {
     root: PathBuf,
     udev: PathBuf,
     dev: PathBuf,
-    seen: Arc<Mutex<HashMap<DeviceNumber, DeviceFacts>>>,
-    loops: Arc<OnceLock<Vec<DeviceFacts>>>,
-    disks: Arc<OnceLock<Vec<DeviceFacts>>>,
+    seen: Arc<Mutex<HashMap<DeviceNumber, Arc<DeviceFacts>>>>,
+    loops: Arc<OnceLock<Vec<Arc<DeviceFacts>>>>,
+    disks: Arc<OnceLock<Vec<Arc<DeviceFacts>>>>,
 }
 
 impl Default for Sysfs {
@@ -96,7 +96,7 @@ impl Sysfs {
     ///
     /// # Errors
     /// When there is no such device, or `/sys` is not there.
-    pub fn device(&self, number: DeviceNumber) -> io::Result<DeviceFacts> {
+    pub fn device(&self, number: DeviceNumber) -> io::Result<Arc<DeviceFacts>> {
         self.device_below(number, &[])
     }
 
@@ -106,14 +106,14 @@ impl Sysfs {
         &self,
         number: DeviceNumber,
         above: &[DeviceNumber],
-    ) -> io::Result<DeviceFacts> {
+    ) -> io::Result<Arc<DeviceFacts>> {
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(facts) = seen().get(&number) {
-            return Ok(facts.clone());
+            return Ok(Arc::clone(facts));
         }
         // Not locked meanwhile: a read that hangs on a dead disk must not block other reads.
-        let facts = self.read_device(number, above)?;
-        seen().insert(number, facts.clone());
+        let facts = Arc::new(self.read_device(number, above)?);
+        seen().insert(number, Arc::clone(&facts));
         Ok(facts)
     }
 
@@ -121,7 +121,7 @@ impl Sysfs {
         let dir = self.dir(number)?;
         let disk = match disk_of(&dir) {
             disk if disk == dir => self.read_disk(number, disk, above)?,
-            disk => self.device_below(device_number(disk)?, above)?,
+            disk => DeviceFacts::clone(&*self.device_below(device_number(disk)?, above)?),
         };
         Ok(DeviceFacts {
             number,
@@ -171,7 +171,7 @@ impl Sysfs {
         let above = [above, &[number]].concat();
         below.retain(|it| !above.contains(it));
         for number in below {
-            disk.below.extend(self.device_below(number, &above)?.below);
+            disk.below.extend(&self.device_below(number, &above)?.below);
         }
         Ok(disk)
     }
@@ -216,9 +216,9 @@ impl Sysfs {
     /// What `read` finds in the directories of the disks, read at the first call.
     fn list<'a>(
         &self,
-        cache: &'a OnceLock<Vec<DeviceFacts>>,
-        read: impl Fn(&Path) -> io::Result<Option<DeviceFacts>>,
-    ) -> io::Result<&'a [DeviceFacts]> {
+        cache: &'a OnceLock<Vec<Arc<DeviceFacts>>>,
+        read: impl Fn(&Path) -> io::Result<Option<Arc<DeviceFacts>>>,
+    ) -> io::Result<&'a [Arc<DeviceFacts>]> {
         if let Some(disks) = cache.get() {
             return Ok(disks);
         }

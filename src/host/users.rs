@@ -24,13 +24,14 @@ pub fn device_user(facts: &DeviceFacts, machine: &Machine) -> io::Result<Option<
     // A disk is in use if one of its partitions is, and a partition if its disk is.
     let through = sysfs.writable_through(facts.number)?;
     for number in &through {
-        let DeviceFacts { name, holders, .. } = sysfs.device(*number)?;
+        let facts = sysfs.device(*number)?;
+        let DeviceFacts { name, holders, .. } = &*facts;
         if let Some(mount) = mounts.of_device(*number) {
             let point = quoted(mount.point.as_os_str().as_encoded_bytes());
             return Ok(Some(format!("{name} is mounted on {point}")));
         }
         if let Some(holder) = holders.first() {
-            return Ok(Some(held_by(&name, holder)));
+            return Ok(Some(held_by(name, holder)));
         }
     }
     // A loop device over it does not make an exclusive open fail.
@@ -97,7 +98,7 @@ pub fn loop_in(volume: &FsRoot, machine: &Machine) -> io::Result<Option<String>>
     let whole = is_whole.then(|| DeviceNumber::from_rdev(facts.st_dev));
     let mut loops = machine.sysfs.loops()?.iter();
     let found = loops.find(|it| is_loop_in(it, mount, whole, &machine.mounts));
-    Ok(found.map(in_words))
+    Ok(found.map(|it| in_words(it)))
 }
 
 fn in_words(device: &DeviceFacts) -> String {

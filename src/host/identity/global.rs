@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 
 use super::super::filesystem::FsRoot;
 use super::super::footprint::devices_of;
@@ -99,8 +100,8 @@ impl Unique {
     }
 
     /// That of a device, of all that it lies on (itself included); `None` if that is not unique.
-    fn of_stack(device: &DeviceFacts, below: &[DeviceFacts]) -> Option<Self> {
-        let is_disk = |it: &&DeviceFacts| it.below.len() == 1 && it.disk == it.number;
+    fn of_stack(device: &DeviceFacts, below: &[Arc<DeviceFacts>]) -> Option<Self> {
+        let is_disk = |it: &&Arc<DeviceFacts>| it.below.len() == 1 && it.disk == it.number;
         let disks: Vec<_> = below.iter().filter(is_disk).collect();
         let wwids = disks.iter().map(|disk| disk.wwid.as_deref());
         let wwids = wwids.map(|wwid| wwid.filter(|it| is_world_unique(it)));

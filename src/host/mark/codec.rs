@@ -49,11 +49,11 @@ impl Record {
         (rank, Some(mark.written_at))
     }
 
-    pub fn on_disk(&self) -> MarkOnDisk {
-        match &self.content {
-            Some(content) => MarkOnDisk::Valid(content.mark.clone()),
+    pub fn on_disk(self) -> MarkOnDisk {
+        match self.content {
+            Some(content) => MarkOnDisk::Valid(content.mark),
             None => MarkOnDisk::Unreadable {
-                digest: self.digest.clone(),
+                digest: self.digest,
             },
         }
     }

@@ -75,8 +75,8 @@ fn marks_are_read_as_they_were_written() {
             assert_eq!(bytes.len(), codec::PADDED_BYTES);
             assert!(bytes.starts_with(b"version=1\n"));
             let record = Record::read(&bytes);
-            assert_eq!(record.on_disk(), MarkOnDisk::Valid(content.mark.clone()));
-            assert_eq!(record.content, Some(content));
+            assert_eq!(record.content.as_ref(), Some(&content));
+            assert_eq!(record.on_disk(), MarkOnDisk::Valid(content.mark));
         }
     }
 }

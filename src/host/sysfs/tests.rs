@@ -66,7 +66,7 @@ impl Fixture {
         self
     }
 
-    fn facts(&self, number: &str) -> DeviceFacts {
+    fn facts(&self, number: &str) -> Arc<DeviceFacts> {
         self.sysfs().device(parse(number)).unwrap()
     }
 
@@ -296,7 +296,7 @@ fn disks_with_the_same_bytes_are_twins() {
         ("7:3", &[]),
     ] {
         let found = fixture.sysfs().twins(&fixture.facts(number).below);
-        let names = found.unwrap().into_iter().map(|twin| twin.name);
+        let names = found.unwrap().into_iter().map(|twin| twin.name.clone());
         assert_eq!(names.collect::<Vec<_>>(), twins, "{number}");
     }
 }
@@ -331,7 +331,7 @@ fn device_is_read_once() {
     let fixture = two_disks();
     let wwid = fixture.dir.path().join("sys/devices/pci/sdb/wwid");
     let sysfs = fixture.sysfs();
-    let seen = || sysfs.device(parse("8:16")).unwrap().wwid;
+    let seen = || sysfs.device(parse("8:16")).unwrap().wwid.clone();
     assert_eq!(seen(), None);
     fs::write(&wwid, "exchanged\n").unwrap();
     let exchanged = Some("exchanged".to_owned());

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{DeviceFacts, Sysfs, device_number, name, number_in};
 use crate::host::access::{Access, OpenError};
@@ -24,7 +25,7 @@ impl Sysfs {
     /// # Errors
     /// When `/sys` does not answer.
     pub fn loops_over(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<String>> {
-        let is_over = |it: &&DeviceFacts| it.loop_over.is_some_and(|it| devices.contains(&it));
+        let is_over = |it: &&Arc<DeviceFacts>| it.loop_over.is_some_and(|it| devices.contains(&it));
         let loops = self.loops()?.iter().filter(is_over);
         Ok(loops.map(|it| it.name.clone()).collect())
     }
@@ -33,7 +34,10 @@ impl Sysfs {
     ///
     /// # Errors
     /// When there is no such device, or `/sys` does not answer.
-    pub fn behind_loops(&self, devices: &BTreeSet<DeviceNumber>) -> io::Result<Vec<DeviceFacts>> {
+    pub fn behind_loops(
+        &self,
+        devices: &BTreeSet<DeviceNumber>,
+    ) -> io::Result<Vec<Arc<DeviceFacts>>> {
         let mut behind = Vec::new();
         for number in devices {
             if let Some(over) = self.device(*number)?.loop_over {
@@ -48,7 +52,7 @@ impl Sysfs {
     ///
     /// # Errors
     /// When `/sys` does not answer.
-    pub fn loops(&self) -> io::Result<&[DeviceFacts]> {
+    pub fn loops(&self) -> io::Result<&[Arc<DeviceFacts>]> {
         self.list(&self.loops, |dir| {
             let name = name(dir);
             let mut device = DeviceFacts {
@@ -56,7 +60,7 @@ impl Sysfs {
                 ..DeviceFacts::default()
             };
             self.read_loop(dir, &mut device);
-            Ok(Some(device).filter(|it| it.loop_backing.is_some()))
+            Ok(Some(Arc::new(device)).filter(|it| it.loop_backing.is_some()))
         })
     }
 
@@ -99,17 +103,17 @@ impl Sysfs {
     ///
     /// # Errors
     /// When there is no such device, or `/sys` does not answer.
-    pub fn twins(&self, below: &BTreeSet<DeviceNumber>) -> io::Result<Vec<DeviceFacts>> {
+    pub fn twins(&self, below: &BTreeSet<DeviceNumber>) -> io::Result<Vec<Arc<DeviceFacts>>> {
         let below = below.iter().map(|number| self.device(*number));
         let mut disks = below.collect::<io::Result<Vec<_>>>()?;
         disks.retain(|it| it.disk == it.number);
         // The volume's own devices, and others on the same disks, are not second paths. An empty disk has no bytes to
         // share.
-        let is_second = |other: &&DeviceFacts| {
+        let is_second = |other: &&Arc<DeviceFacts>| {
             let mut own = disks.iter().map(|disk| &disk.number);
             other.size != Some(0) && !own.any(|number| other.below.contains(number))
         };
-        let has_same_bytes = |other: &&DeviceFacts| {
+        let has_same_bytes = |other: &&Arc<DeviceFacts>| {
             let mut disks = disks.iter();
             disks.any(|disk| is_same_disk(disk, other) || share_a_file(disk, other))
         };

@@ -104,8 +104,8 @@ fn unique_identity_is_the_wwids_of_all_disks_below() {
             false,
         ),
     ] {
-        let mut below: Vec<_> = below.into_iter().cloned().collect();
-        below.push(device.clone());
+        let mut below: Vec<_> = below.into_iter().cloned().map(Arc::new).collect();
+        below.push(Arc::new(device.clone()));
         let unique = Unique::of_stack(device, &below);
         let text = unique.as_ref().map(|unique| unique.fields.versioned());
         assert_eq!(

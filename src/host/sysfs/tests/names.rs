@@ -108,7 +108,7 @@ fn a_partitions_uuid_comes_from_the_kernel_or_from_udev() {
             "8:2",
             "E:ID_PART_ENTRY_UUIDX=no\nE:ID_PART_ENTRY_UUID=BBBB-02",
         );
-    let uuid = |number| fixture.facts(number).partition_uuid;
+    let uuid = |number| fixture.facts(number).partition_uuid.clone();
     assert_eq!(uuid("8:0"), None);
     assert_eq!(uuid("8:1").as_deref(), Some("aaaa-01"));
     assert_eq!(uuid("8:2").as_deref(), Some("bbbb-02"));
