@@ -37,7 +37,6 @@ use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
 pub use pods::PodView;
 pub(crate) use retries::retries;
-pub use uninstall::ProvisionerPod;
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
 const TIME_LIMIT: Duration = Duration::from_secs(15);

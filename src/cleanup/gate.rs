@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kube::api::ListParams;
+
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
@@ -38,7 +40,8 @@ pub(super) async fn gate(
     if let Some(claim) = &pv.claim {
         // Other nodes reach the volumes of a class with a selector.
         if !order.class.selector.is_empty() {
-            pods.extend(seen_pods(cluster.pods_in(&claim.namespace).await)?);
+            let (namespace, all) = (Some(&*claim.namespace), ListParams::default());
+            pods.extend(seen_pods(cluster.pods(namespace, all, |_| true).await)?);
         }
         let successor = claim_is_gone(context, claim).await?;
         let uses = |pod: &&PodView| uses_claim(pod, claim, successor.as_ref(), sees_pods);

@@ -50,7 +50,8 @@ pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Res
     if pods.is_empty() {
         return Ok(());
     }
-    let pods = pods.join(" ");
+    let names = pods.iter().filter_map(|pod| pod.name.split('/').nth(1));
+    let pods = names.collect::<Vec<_>>().join(" ");
     Err(Stop::InUse {
         by: format!(
             "pods of a deleted cleaning Job still exist: {pods}; if they do not end: kubectl --namespace {namespace} delete pod {pods}"

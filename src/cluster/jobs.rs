@@ -4,8 +4,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::pods::{Pod, has_ended};
-use super::{ApiError, Cluster, only};
+use super::{ApiError, Cluster, PodView, only};
 use crate::names::{LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::view::{Job, JobState, JobView};
 
@@ -53,7 +52,7 @@ impl Cluster {
         self.limited(JOBS, "create", created).await.map(drop)
     }
 
-    /// The names of the running pods of Jobs for this PV, by UID. The Jobs themselves may be deleted.
+    /// The running pods of Jobs for this PV, by UID. The Jobs themselves may be deleted.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -61,12 +60,10 @@ impl Cluster {
         &self,
         namespace: &str,
         pv_uid: &str,
-    ) -> Result<Vec<String>, ApiError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+    ) -> Result<Vec<PodView>, ApiError> {
         let params = ListParams::default().labels(&format!("{LABEL_JOB_PV_UID}={pv_uid}"));
-        let pods = self.limited("pods", "list", api.list(&params)).await?;
-        let pods = pods.items.into_iter().filter(|pod| !has_ended(pod));
-        Ok(pods.filter_map(|pod| pod.metadata.name).collect())
+        let is_running = |pod: &PodView| !pod.terminal;
+        self.pods(Some(namespace), params, is_running).await
     }
 
     /// Removes the owner of a Job with this UID, so that it is not garbage-collected with its PV.

@@ -7,36 +7,39 @@ use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, PersistentVolumeClaimVolumeSource, Pod as FullPod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{ApiError, Cluster};
+use crate::names::LABEL_JOB_PV_UID;
 use crate::types::HostPath;
 use crate::view::Partial;
 
+/// The environment variable that only provisioners have, ours and the Go program.
+const JOB_IMAGE_VARIABLE: &str = "JOB_CONTAINER_IMAGE";
+
 /// A Pod, as far as it is read.
-pub(super) type Pod = Partial<FullPod, PodSpec, PodStatus>;
+type Pod = Partial<FullPod, PodSpec, PodStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct PodSpec {
-    pub node_name: Option<String>,
-    pub containers: Vec<Container>,
+struct PodSpec {
+    node_name: Option<String>,
+    containers: Vec<Container>,
     volumes: Vec<Volume>,
 }
 
-/// One of its containers.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Container {
-    pub env: Vec<Variable>,
+#[derive(Clone, Debug, Deserialize)]
+struct Container {
+    #[serde(default)]
+    env: Vec<Variable>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Variable {
-    pub name: String,
+struct Variable {
+    name: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -50,18 +53,20 @@ struct Volume {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct PodStatus {
+struct PodStatus {
     phase: Option<String>,
     start_time: Option<Time>,
 }
 
-/// The fields of a Pod that the gate before a wipe requires.
+/// A Pod: who uses which volumes, and whether it is a provisioner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodView {
     /// `namespace/name`.
     pub name: String,
     /// The namespace.
     pub namespace: String,
+    /// The node, or empty while it has none.
+    pub node: String,
     /// Whether it has ended: Succeeded or Failed.
     pub terminal: bool,
     /// When the kubelet started it, or else when it was created.
@@ -70,6 +75,12 @@ pub struct PodView {
     pub claims: Vec<String>,
     /// The paths of the node that it mounts.
     pub host_paths: Vec<PathBuf>,
+    /// The DaemonSet that owns it, which may be gone.
+    pub daemon_set: Option<String>,
+    /// Of a cleaning Job: the UID of its PV.
+    pub job_pv_uid: Option<String>,
+    /// Whether one of its containers has the variable of a provisioner.
+    pub is_provisioner: bool,
 }
 
 impl PodView {
@@ -81,38 +92,36 @@ impl PodView {
 }
 
 impl Cluster {
+    /// Lists the `wanted` Pods of a namespace, or of all.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pods(
+        &self,
+        namespace: Option<&str>,
+        params: ListParams,
+        wanted: impl Fn(&PodView) -> bool,
+    ) -> Result<Vec<PodView>, ApiError> {
+        let api: Api<Pod> = match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let keep = |pod: Pod| Some(view(&pod)).filter(&wanted);
+        self.list_pages("pods", api, params, keep).await
+    }
+
     /// Lists the Pods of a node.
     ///
     /// # Errors
     /// [`ApiError`].
     pub async fn pods_of(&self, node: &str) -> Result<Vec<PodView>, ApiError> {
-        let api: Api<Pod> = Api::all(self.client.clone());
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = self.limited("pods", "list", api.list(&params)).await?;
-        Ok(pods.items.iter().map(pod_view).collect())
-    }
-
-    /// The Pods of a namespace, on all nodes.
-    ///
-    /// # Errors
-    /// When they cannot be listed.
-    pub async fn pods_in(&self, namespace: &str) -> Result<Vec<PodView>, ApiError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let keep = |pod: Pod| Some(pod_view(&pod));
-        self.list_pages("pods", api, ListParams::default(), keep)
-            .await
+        self.pods(None, params, |_| true).await
     }
 }
 
-/// Whether a Pod has ended: Succeeded or Failed.
-pub(super) fn has_ended(pod: &Pod) -> bool {
-    matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
-}
-
-fn pod_view(pod: &Pod) -> PodView {
-    let metadata = &pod.metadata;
-    let namespace = metadata.namespace.clone().unwrap_or_default();
-    let name = metadata.name.as_deref().unwrap_or_default();
+fn view(pod: &Pod) -> PodView {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let volumes = || pod.spec.volumes.iter();
     let claim_of = |volume: &Volume| match &volume.persistent_volume_claim {
         Some(claim) => Some(claim.claim_name.clone()),
@@ -124,13 +133,20 @@ fn pod_view(pod: &Pod) -> PodView {
     };
     let host_path_of = |volume: &Volume| Some(volume.host_path.as_ref()?.path.clone().into());
     let started = pod.status.start_time.as_ref();
-    let started = started.or(metadata.creation_timestamp.as_ref());
+    let started = started.or(pod.metadata.creation_timestamp.as_ref());
+    let mut owners = pod.owner_references().iter();
+    let owner = owners.find(|it| it.controller == Some(true) && it.kind == "DaemonSet");
+    let mut variables = pod.spec.containers.iter().flat_map(|it| &it.env);
     PodView {
         name: format!("{namespace}/{name}"),
         namespace,
-        terminal: has_ended(pod),
+        node: pod.spec.node_name.clone().unwrap_or_default(),
+        terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
         started: started.map(|time| time.0),
         claims: volumes().filter_map(claim_of).collect(),
         host_paths: volumes().filter_map(host_path_of).collect(),
+        daemon_set: owner.map(|owner| owner.name.clone()),
+        job_pv_uid: pod.labels().get(LABEL_JOB_PV_UID).cloned(),
+        is_provisioner: variables.any(|it| it.name == JOB_IMAGE_VARIABLE),
     }
 }

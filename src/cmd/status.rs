@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, ensure};
 use futures::{StreamExt, stream};
 use http::Request;
+use kube::api::ListParams;
 use kube::{Client, Config};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 use super::run::cluster;
 use super::table::structured;
 use crate::args::{Args, OutputFormat, Status};
-use crate::cluster::{Cluster, ProvisionerPod};
+use crate::cluster::{Cluster, PodView};
 use crate::errors::chain;
 
 /// The version of the document that this program knows.
@@ -94,11 +95,12 @@ fn document(answer: &str) -> Result<Value> {
 async fn through_api_server(request: &Status) -> Result<Vec<Answer>> {
     let namespace = request.namespace.as_deref();
     let cluster = cluster().await?;
-    let is_wanted = |pod: &ProvisionerPod| {
-        pod.is_provisioner && request.node.as_ref().is_none_or(|node| *node == pod.node)
+    let is_wanted = |pod: &PodView| {
+        let is_on_node = request.node.as_ref().is_none_or(|node| *node == pod.node);
+        pod.is_provisioner && !pod.terminal && is_on_node
     };
-    let pods = cluster.running_pods(namespace, is_wanted).await;
-    let pods = pods.context("looking for provisioners (docs/status.md has the permissions; with those in one namespace only, add --namespace)")?;
+    let pods = cluster.pods(namespace, ListParams::default(), is_wanted);
+    let pods = pods.await.context("looking for provisioners (docs/status.md has the permissions; with those in one namespace only, add --namespace)")?;
     ensure!(
         !pods.is_empty(),
         "no provisioner's pod was found: check --node, --namespace, the cluster (KUBECONFIG), and docs/why-no-pv.md"
@@ -109,7 +111,7 @@ async fn through_api_server(request: &Status) -> Result<Vec<Answer>> {
     Ok(answers)
 }
 
-async fn ask_pod(cluster: &Cluster, pod: ProvisionerPod) -> Answer {
+async fn ask_pod(cluster: &Cluster, pod: PodView) -> Answer {
     let asked = async { document(&cluster.provisioner_status(&pod.name).await?) };
     let document = asked.await.unwrap_or_else(|error: Error| {
         let why = format!(

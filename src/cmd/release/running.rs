@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail, ensure};
+use kube::api::ListParams;
 
 use super::{Left, Releaser, api};
-use crate::cluster::ProvisionerPod;
+use crate::cluster::PodView;
 use crate::names::LABEL_JOB_PV_UID;
 use crate::view::PvView;
 
@@ -14,7 +15,7 @@ impl Releaser {
     /// [`Left`] with the Pods of the DaemonSet, which the garbage collector deletes after it. Until they end, they clean
     /// volumes and add the finalizer again.
     pub(super) async fn ensure_stopped(&self, namespace: &str, name: &str) -> Result<()> {
-        let is_own = |pod: &ProvisionerPod| pod.daemon_set.as_deref() == Some(name);
+        let is_own = |pod: &PodView| pod.daemon_set.as_deref() == Some(name);
         self.ensure_ended(namespace, is_own).await
     }
 
@@ -33,20 +34,21 @@ impl Releaser {
             let deleted = self.cluster.delete_job(namespace, job).await;
             deleted.map_err(api(format!("deleting Job {namespace}/{}", job.name)))?;
         }
-        let of_jobs = |pod: &ProvisionerPod| is_ours(pod.job_pv_uid.as_ref());
+        let of_jobs = |pod: &PodView| is_ours(pod.job_pv_uid.as_ref());
         self.ensure_ended(namespace, of_jobs).await?;
         let count = jobs.len();
         ensure!(count == 0, Left(format!("{count} cleaning Jobs")));
         Ok(())
     }
 
-    async fn ensure_ended(
-        &self,
-        namespace: &str,
-        is_one: impl Fn(&ProvisionerPod) -> bool,
-    ) -> Result<()> {
-        let pods = self.cluster.running_pods(Some(namespace), is_one).await;
-        let pods = pods.map_err(api("looking for the Pods of the DaemonSet and its Jobs"))?;
+    async fn ensure_ended(&self, namespace: &str, is_one: impl Fn(&PodView) -> bool) -> Result<()> {
+        let is_left = |pod: &PodView| !pod.terminal && is_one(pod);
+        let pods = self
+            .cluster
+            .pods(Some(namespace), ListParams::default(), is_left);
+        let pods = pods
+            .await
+            .map_err(api("looking for the Pods of the DaemonSet and its Jobs"))?;
         let Some(first) = pods.first() else {
             return Ok(());
         };
