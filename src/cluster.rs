@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim};
-use kube::api::{ListParams, ObjectList, PostParams, Preconditions};
+use kube::api::{ListParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
@@ -227,25 +227,10 @@ impl Cluster {
         params: ListParams,
         keep: impl Fn(K) -> Option<T>,
     ) -> Result<Vec<T>, ApiError> {
-        let list = |params| {
-            let api = api.clone();
-            async move { api.list(&params).await }
-        };
-        self.pages(resource, params, keep, list).await
-    }
-
-    /// The same, with this request for a page.
-    async fn pages<K: Clone, T, Page: Future<Output = kube::Result<ObjectList<K>>>>(
-        &self,
-        resource: &'static str,
-        params: ListParams,
-        keep: impl Fn(K) -> Option<T>,
-        list: impl Fn(ListParams) -> Page,
-    ) -> Result<Vec<T>, ApiError> {
         let mut kept = Vec::new();
         let mut params = params.limit(PAGE_SIZE);
         loop {
-            let page = self.limited(resource, "list", list(params.clone())).await?;
+            let page = self.limited(resource, "list", api.list(&params)).await?;
             kept.extend(page.items.into_iter().filter_map(&keep));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),

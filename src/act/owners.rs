@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::api::ObjectMeta;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -12,9 +11,8 @@ use super::Actor;
 use crate::cache::Expectations;
 use crate::cluster::ApiError;
 use crate::inventory::Skip;
-use crate::names::{LABEL_HOSTNAME, LABEL_IDENTITY_HASH};
 use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
-use crate::view::PvView;
+use crate::view::{NodeView, PvView};
 
 /// The pause between two lists while another node has the disk.
 pub(super) const OWNED_PAUSE: Duration = Duration::from_mins(5);
@@ -128,45 +126,33 @@ impl Actor {
     async fn list_owners(&self, queries: &[OwnerQuery]) -> Result<Found, ApiError> {
         let hashes: BTreeSet<_> = queries.iter().map(|it| &*it.identity.hash).collect();
         let hashes: Vec<_> = hashes.into_iter().collect();
-        let hostname = self.context.state.borrow().node.hostname.clone();
-        let mut by_hash: BTreeMap<String, Vec<ObjectMeta>> = BTreeMap::new();
-        for pv in self.context.cluster.pvs_with_identities(&hashes).await? {
-            let hash = label(&pv, LABEL_IDENTITY_HASH).map(str::to_owned);
-            if let Some(hash) = hash.filter(|_| label(&pv, LABEL_HOSTNAME) != Some(&hostname)) {
-                by_hash.entry(hash).or_default().push(pv);
-            }
-        }
-        let mut found = Found::new();
-        for query in queries {
-            let hash = &query.identity.hash;
-            if let Some(others) = by_hash.remove(hash) {
-                found.insert(hash.clone(), self.others(query, others).await?);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Reads those of the PVs of other nodes with the identity of a query that may be of the same storage.
-    async fn others(&self, query: &OwnerQuery, pvs: Vec<ObjectMeta>) -> Result<OtherPvs, ApiError> {
-        let nodes: BTreeSet<_> = pvs.iter().map(|pv| label(pv, LABEL_HOSTNAME)).collect();
-        let is_same = query.identity.is_same_storage(nodes.len());
-        let count = pvs.len();
-        let names = pvs.into_iter().filter_map(|pv| pv.name);
         let node = self.context.state.borrow().node.clone();
-        let mut owners = Vec::new();
-        for name in names.filter(|_| is_same) {
-            let pv = self.context.cluster.pv(&name).await?;
-            owners.extend(pv.filter(|pv| query.is_answered_by(pv, &node)));
+        let is_elsewhere = |pv: &PvView| pv.hostname_label.as_ref() != Some(&node.hostname);
+        let cluster = &self.context.cluster;
+        let mut by_hash: BTreeMap<String, Vec<PvView>> = BTreeMap::new();
+        for pv in cluster.pvs_with_identities(&hashes, is_elsewhere).await? {
+            let hash = pv.identity_hash.clone().unwrap_or_default();
+            by_hash.entry(hash).or_default().push(pv);
         }
-        Ok(OtherPvs {
-            hash: query.identity.hash.clone(),
-            count,
-            owners,
-            is_due: false,
-        })
+        let found = queries.iter().filter_map(|query| {
+            let hash = &query.identity.hash;
+            let pvs = by_hash.remove(hash)?;
+            Some((hash.clone(), others(query, pvs, &node)))
+        });
+        Ok(found.collect())
     }
 }
 
-fn label<'a>(pv: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    pv.labels.as_ref()?.get(key).map(String::as_str)
+/// Those of the PVs of other nodes with the identity of a query that may be of the same storage.
+fn others(query: &OwnerQuery, pvs: Vec<PvView>, node: &NodeView) -> OtherPvs {
+    let nodes: BTreeSet<_> = pvs.iter().map(|pv| &pv.hostname_label).collect();
+    let is_same = query.identity.is_same_storage(nodes.len());
+    let count = pvs.len();
+    let is_owner = |pv: &PvView| is_same && query.is_answered_by(pv, node);
+    OtherPvs {
+        hash: query.identity.hash.clone(),
+        count,
+        owners: pvs.into_iter().filter(is_owner).collect(),
+        is_due: false,
+    }
 }

@@ -4,7 +4,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolume as FullPv;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -94,21 +94,20 @@ impl Cluster {
         self.list_pages(PVS, self.pvs(), params, keep).await
     }
 
-    /// Lists the metadata of all PVs with one of these identity hashes.
+    /// Lists the `wanted` PVs with one of these identity hashes.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn pvs_with_identities(&self, hashes: &[&str]) -> Result<Vec<ObjectMeta>, ApiError> {
-        let list = |params| {
-            let pvs = self.pvs();
-            async move { pvs.list_metadata(&params).await }
-        };
+    pub async fn pvs_with_identities(
+        &self,
+        hashes: &[&str],
+        wanted: impl Fn(&PvView) -> bool,
+    ) -> Result<Vec<PvView>, ApiError> {
         let mut found = Vec::new();
         for some in hashes.chunks(HASHES_PER_LIST) {
             let selector = format!("{LABEL_IDENTITY_HASH} in ({})", some.join(","));
             let params = ListParams::default().labels(&selector);
-            let page = self.pages(PVS, params, |pv| Some(pv.metadata), list);
-            found.extend(page.await?);
+            found.extend(self.pvs_in_pages(params, &wanted).await?);
         }
         Ok(found)
     }
@@ -148,9 +147,9 @@ mod tests {
             let hashes = query.matches("hash-").count();
             seen.lock().unwrap().push((hashes, is_first_page));
             let token = if is_first_page { "more" } else { "" };
-            let pv = json!({ "metadata": { "name": "pv" } });
+            let pv = json!({ "metadata": { "name": "pv" }, "spec": {} });
             let list = json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "kind": "PersistentVolumeList", "apiVersion": "v1",
                 "metadata": { "continue": token }, "items": [pv],
             });
             std::future::ready(list.to_string())
@@ -159,7 +158,8 @@ mod tests {
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
         let hashes: Vec<_> = (0..150).map(|number| format!("hash-{number}")).collect();
         let hashes: Vec<_> = hashes.iter().map(String::as_str).collect();
-        let found = cluster.pvs_with_identities(&hashes).await.unwrap();
+        let found = cluster.pvs_with_identities(&hashes, |_| true).await;
+        let found = found.unwrap();
         assert_eq!(found.len(), 4);
         let pages = [(100, true), (100, false), (50, true), (50, false)];
         assert_eq!(*asked.lock().unwrap(), pages);
