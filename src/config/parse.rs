@@ -71,16 +71,9 @@ pub fn from_files(files: &Files) -> Result<Loaded, String> {
     for (name, text) in files {
         // The value of an unknown key need not be YAML.
         let value = match known.find(name) {
-            Some(key) => {
-                let invalid =
-                    |error| format!("the configuration key {key} is not valid YAML: {error}");
-                let value = yaml::parse(text).map_err(invalid)?;
-                let typed = yaml::typed::<BTreeMap<String, Option<String>>>;
-                (key == LABELS)
-                    .then(|| typed(text))
-                    .flatten()
-                    .unwrap_or(value)
-            }
+            Some(key) => yaml::parse(text).map_err(|error| {
+                format!("the configuration key {key} is not valid YAML: {error}")
+            })?,
             None => Value::Null,
         };
         values.insert(name.clone(), value);

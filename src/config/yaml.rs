@@ -3,23 +3,21 @@
 //! Anchors, aliases, merge keys and implicit types (`yes` is `true`, `1.10` is `1.1`) work as in the Go provisioner. A
 //! duplicate key is an error.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use serde_saphyr::{NonFiniteFloatPolicy, UserMessageFormatter};
 
-/// Reads one YAML document; an empty text is null.
+/// Reads one YAML document; an empty text is null. Labels, which are a map of scalars, keep the texts that were written.
 ///
 /// # Errors
 /// The error, with its line and column if they are known, for a text that is not YAML or exceeds the library's budget.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    read(text).map(with_texts)
-}
-
-/// Reads a document of this type, in which a text is the scalar as it was written; `None` if it has another type.
-pub(super) fn typed<T: DeserializeOwned + Serialize>(text: &str) -> Option<Value> {
-    let value: T = read(text).ok()?;
-    serde_json::to_value(value).ok()
+    match read::<BTreeMap<String, Option<String>>>(text) {
+        Ok(labels) if !labels.is_empty() => Ok(json!(labels)),
+        _ => read(text).map(with_texts),
+    }
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
@@ -46,10 +44,7 @@ fn with_texts(value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 
@@ -75,9 +70,7 @@ mod tests {
             ("'null'", "null"),
         ] {
             let yaml = format!("é: {yaml}");
-            let labels = typed::<BTreeMap<String, Option<String>>>(&yaml);
-            assert_eq!(labels, Some(json!({ "é": text })), "{yaml:?}");
-            assert!(parse(&yaml).is_ok(), "{yaml:?}");
+            assert_eq!(parse(&yaml), Ok(json!({ "é": text })), "{yaml:?}");
         }
     }
 
