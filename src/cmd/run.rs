@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use futures::TryFutureExt;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::ClientBuilder;
@@ -97,7 +97,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let state_directory = state_directory(&environment)?;
         let has_marks = state_directory.is_open();
         let uid = if has_marks {
-            cluster_uid(&cluster).await
+            until_answered("the namespace kube-system", || cluster.uid()).await?
         } else {
             None
         };
@@ -267,33 +267,28 @@ pub(super) fn client_of(mut config: ClientConfig) -> Result<Client> {
     Ok(client.with_layer(&RetryLayer::new(retries)).build())
 }
 
-/// Reads our Node, and retries until the API server answers. An unknown name is a [`UsageError`].
-async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView> {
-    loop {
-        match cluster.node(name).await {
-            Ok(metadata) => {
-                let node = NodeView::from_metadata(&metadata);
-                return Ok(node.map_err(UsageError)?);
-            }
-            Err(ApiError::NotFound) => bail!(UsageError(format!(
-                "there is no Node {name:?}; MY_NODE_NAME must be the name of this node's object (spec.nodeName by the downward API)"
-            ))),
-            Err(error) => {
-                tracing::warn!(node = name, %error, "reading our Node failed; trying again in {START_RETRY_PAUSE:?}");
-            }
-        }
-        sleep(START_RETRY_PAUSE).await;
-    }
+/// Reads our Node. An unknown name is a [`UsageError`].
+async fn own_node(cluster: &Cluster, name: &str) -> Result<NodeView, UsageError> {
+    let found = until_answered("our Node", || cluster.node(name)).await;
+    let unknown = |_| {
+        UsageError(format!(
+            "there is no Node {name:?}; MY_NODE_NAME must be the name of this node's object (spec.nodeName by the downward API)"
+        ))
+    };
+    NodeView::from_metadata(&found.map_err(unknown)?).map_err(UsageError)
 }
 
-/// The UID of the cluster, by which marks name it. Retries until the API server answers.
-async fn cluster_uid(cluster: &Cluster) -> Option<String> {
+/// Repeats a read until the API server answers: with the object, or that there is none.
+async fn until_answered<T>(
+    what: &str,
+    read: impl AsyncFn() -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
     loop {
-        match cluster.uid().await {
-            Ok(uid) => return uid,
-            Err(error) => {
-                tracing::warn!(%error, "reading the namespace kube-system failed; trying again in {START_RETRY_PAUSE:?}");
+        match read().await {
+            Err(error) if !matches!(error, ApiError::NotFound) => {
+                tracing::warn!(%error, "reading {what} failed; trying again in {START_RETRY_PAUSE:?}");
             }
+            answer => return answer,
         }
         sleep(START_RETRY_PAUSE).await;
     }
