@@ -46,36 +46,11 @@ impl Executor {
     /// # Errors
     /// An [`ApiError`] if a request failed or an object has changed: nothing was changed, or the response was lost.
     /// Another error if the API server does not confirm that the node is gone.
-    pub async fn execute(&mut self, step: Step, of: &Volume, view: &View) -> Result<()> {
-        match step {
-            Step::Announce => {
-                self.announce(of).await;
-                Ok(())
-            }
-            Step::DeleteClaim | Step::RemoveFinalizer | Step::DeletePv => {
-                self.give_up(step, of, view).await
-            }
+    pub async fn execute(&mut self, step: Step, volume: &Volume, view: &View) -> Result<()> {
+        if step == Step::Announce {
+            self.announce(volume).await;
+            return Ok(());
         }
-    }
-
-    /// Publishes an event on the bound claim.
-    async fn announce(&mut self, of: &Volume) {
-        let is_bound = of.pv.phase == Phase::Bound;
-        let Some(claim) = of.pv.claim.clone().filter(|_| is_bound) else {
-            return;
-        };
-        self.admit(1).await;
-        let (pv, hosts) = (&of.pv.name, of.hosts.join(", "));
-        let delay = self.args.pvc_deletion_delay;
-        let note = format!(
-            "node {hosts}, which has the data of volume {pv}, is gone: the claim is deleted in {delay:?} or later. To keep it: kubectl annotate pv {pv} {ANNOTATION_PAUSED}=true"
-        );
-        let (about, reason) = (About::Claim(claim), "ReferencedNodeDeleted");
-        self.reporter.warning(&about, reason, "NodeCleanup", &note);
-    }
-
-    /// Deletes the claim or the PV, or removes our finalizer, after fresh reads.
-    async fn give_up(&mut self, step: Step, volume: &Volume, view: &View) -> Result<()> {
         self.admit(1).await;
         let pv = volume.pv.reference();
         let now = self.cluster.pv(&pv.name).await?;
@@ -105,6 +80,22 @@ impl Executor {
         let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
         let [done, failed] = counters.map(|counter| counter.with_label_values(phase));
         count(cluster.delete_pv(&pv).await, &done, &failed)
+    }
+
+    /// Publishes an event on the bound claim.
+    async fn announce(&mut self, of: &Volume) {
+        let is_bound = of.pv.phase == Phase::Bound;
+        let Some(claim) = of.pv.claim.clone().filter(|_| is_bound) else {
+            return;
+        };
+        self.admit(1).await;
+        let (pv, hosts) = (&of.pv.name, of.hosts.join(", "));
+        let delay = self.args.pvc_deletion_delay;
+        let note = format!(
+            "node {hosts}, which has the data of volume {pv}, is gone: the claim is deleted in {delay:?} or later. To keep it: kubectl annotate pv {pv} {ANNOTATION_PAUSED}=true"
+        );
+        let (about, reason) = (About::Claim(claim), "ReferencedNodeDeleted");
+        self.reporter.warning(&about, reason, "NodeCleanup", &note);
     }
 
     /// Reads the claim of a PV, and verifies that they name each other, and that it is not being deleted.
