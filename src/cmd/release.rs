@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 use super::run::{UsageError, cluster};
 use super::table::or_dash;
 use crate::args::Release;
-use crate::cluster::{ApiError, Cluster};
+use crate::cluster::{ApiError, Cluster, PodView};
 use crate::errors::chain;
 use crate::names::{ANNOTATION_INSTALLATION, FINALIZER};
 use crate::plan::verdict::{Due, due, without_ours};
@@ -109,18 +109,14 @@ impl Releaser {
         args.namespace.as_deref().zip(args.daemonset.as_deref())
     }
 
-    /// The installation, as PVs name it.
-    fn installation(&self) -> Option<String> {
-        let set = self.daemon_set();
-        set.map(|(namespace, name)| format!("{namespace}/{name}"))
-    }
-
     /// The PVs in scope.
     async fn pvs(&self) -> Result<Vec<PvView>> {
-        let (node, installation) = (self.args.node.as_deref(), self.installation());
-        let is_wanted = |pv: &PvView| match &installation {
-            Some(ours) => pv.installation.as_ref() == Some(ours),
-            None => node.is_some_and(|node| is_of_node(node, pv)),
+        let node = self.args.node.as_deref();
+        let daemon_set = self.daemon_set();
+        let installation = daemon_set.map(|(namespace, name)| format!("{namespace}/{name}"));
+        let is_wanted = |pv: &PvView| match node {
+            Some(node) => is_of_node(node, pv),
+            None => installation.is_some() && pv.installation == installation,
         };
         let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_wanted);
         pvs.await.map_err(api("listing the PersistentVolumes"))
@@ -136,7 +132,9 @@ impl Releaser {
                 )?;
                 return Ok(ExitCode::from(u8::from(!self.args.unless_installed)));
             }
-            self.ensure_stopped(namespace, name).await?;
+            // Until they end, they clean volumes and add the finalizer again.
+            let is_own = |pod: &PodView| pod.daemon_set.as_deref() == Some(name);
+            self.ensure_ended(namespace, is_own).await?;
             let pvs = self.pvs().await?;
             self.end_jobs(namespace, &pvs).await?;
             pvs
@@ -180,7 +178,6 @@ impl Releaser {
                 metadata["annotations"][ANNOTATION_INSTALLATION] = Value::Null;
             }
             let removed = self.cluster.patch_pv(&pv.reference(), metadata).await;
-            let removed = removed.map(drop);
             removed.map_err(api(format!("removing the finalizer from {}", data(pv))))
         });
         let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
@@ -275,17 +272,9 @@ fn unclean(pv: &PvView) -> Option<&'static str> {
 /// A PV and the location of its data, for a message.
 fn data(pv: &PvView) -> String {
     let (claim, path) = (or_dash(pv.claim.as_ref()), or_dash(pv.path()));
-    format!(
-        "PV {} (data of {claim} in {path} on node {})",
-        pv.name,
-        node_of(pv)
-    )
-}
-
-/// The hostname label; without it, the hostnames of the node affinity.
-fn node_of(pv: &PvView) -> String {
     let label = pv.hostname_label.clone();
-    label.unwrap_or_else(|| pv.hostnames.join(","))
+    let node = label.unwrap_or_else(|| pv.hostnames.join(","));
+    format!("PV {} (data of {claim} in {path} on node {node})", pv.name)
 }
 
 #[cfg(test)]

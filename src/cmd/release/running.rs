@@ -11,14 +11,6 @@ use crate::names::LABEL_JOB_PV_UID;
 use crate::view::PvView;
 
 impl Releaser {
-    /// # Errors
-    /// [`Left`] with the Pods of the DaemonSet, which the garbage collector deletes after it. Until they end, they clean
-    /// volumes and add the finalizer again.
-    pub(super) async fn ensure_stopped(&self, namespace: &str, name: &str) -> Result<()> {
-        let is_own = |pod: &PodView| pod.daemon_set.as_deref() == Some(name);
-        self.ensure_ended(namespace, is_own).await
-    }
-
     /// Deletes the cleaning Jobs of these PVs, whose Pods are deleted first.
     ///
     /// # Errors
@@ -41,7 +33,13 @@ impl Releaser {
         Ok(())
     }
 
-    async fn ensure_ended(&self, namespace: &str, is_one: impl Fn(&PodView) -> bool) -> Result<()> {
+    /// # Errors
+    /// [`Left`] with the running Pods, which the garbage collector deletes after the DaemonSet or the Job.
+    pub(super) async fn ensure_ended(
+        &self,
+        namespace: &str,
+        is_one: impl Fn(&PodView) -> bool,
+    ) -> Result<()> {
         let is_left = |pod: &PodView| !pod.terminal && is_one(pod);
         let pods = self
             .cluster
