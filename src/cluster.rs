@@ -106,9 +106,12 @@ pub struct ClaimView {
 /// A client of the API server.
 #[derive(Clone)]
 pub struct Cluster {
-    client: Client,
-    metrics: Arc<Metrics>,
-    permissions: Arc<Permissions>,
+    /// For watches and events, too.
+    pub client: Client,
+    /// For other users of the client, too.
+    pub metrics: Arc<Metrics>,
+    /// The permissions that were denied.
+    pub permissions: Arc<Permissions>,
     clock: fn() -> Timestamp,
     /// When the latest probe was answered.
     answered: Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>,
@@ -146,21 +149,6 @@ impl Cluster {
     /// The wall clock.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
-    }
-
-    /// The client, for watches and events.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// The metrics, for other users of the client.
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    /// The permissions that were denied.
-    pub fn permissions(&self) -> &Arc<Permissions> {
-        &self.permissions
     }
 
     /// Reads a Node's metadata.

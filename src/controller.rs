@@ -134,7 +134,7 @@ impl Controller {
         let (mut has_news, mut wake_at) = (true, None);
         loop {
             let begun = Instant::now();
-            let is_denied = !self.context.cluster.permissions().missing().is_empty();
+            let is_denied = !self.context.cluster.permissions.missing().is_empty();
             if has_news || is_denied || begun >= self.settled_until {
                 self.reload();
                 self.find_cluster(begun).await;

@@ -107,7 +107,7 @@ impl Reporter {
             ..Event::default()
         };
         let Ok(waiting) = Arc::clone(&self.backlog).try_acquire_owned() else {
-            self.cluster.metrics().events_failed_total.inc();
+            self.cluster.metrics.events_failed_total.inc();
             return;
         };
         let this = self.clone();
@@ -151,7 +151,7 @@ mod tests {
         };
         for failed in [0, 1, 2] {
             reporter.normal(&About::Pod, "Reason", "Action", "note");
-            assert_eq!(cluster.metrics().events_failed_total.get(), failed);
+            assert_eq!(cluster.metrics.events_failed_total.get(), failed);
         }
     }
 }

@@ -28,7 +28,7 @@ impl ClassCache {
     /// Starts the watch, which notifies `wake` of each change.
     pub fn start(cluster: &Cluster, wake: Arc<Notify>) -> Self {
         let (send, known) = watch::channel(None);
-        let api: Api<StorageClass> = Api::all(cluster.client().clone());
+        let api: Api<StorageClass> = Api::all(cluster.client.clone());
         let watch = Watch::new(cluster, "storageclasses", api, Config::default());
         let mut task = JoinSet::new();
         task.spawn(async move {

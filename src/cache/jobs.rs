@@ -117,7 +117,7 @@ mod tests {
         send.send_replace(false);
         let is_known = |jobs: &Option<Jobs>| jobs.as_ref().is_some_and(|it| it.len() == 1);
         known.wait_for(is_known).await.unwrap();
-        while cluster.permissions().missing().is_empty() {
+        while cluster.permissions.missing().is_empty() {
             tokio::task::yield_now().await;
         }
         assert!(is_known(&cache.jobs()));

@@ -107,7 +107,7 @@ where
                 // It precedes each list request, even a denied one.
                 Ok(Event::Init) => return Some(Ok(Event::Init)),
                 Ok(event) => {
-                    self.cluster.permissions().granted(self.resource, "list");
+                    self.cluster.permissions.granted(self.resource, "list");
                     if std::mem::take(&mut self.is_broken) {
                         tracing::info!(resource = self.resource, "the watch works again");
                     }
@@ -132,7 +132,7 @@ where
     /// Counts and logs a failure. Returns whether a permission is missing, and records that.
     fn report(&mut self, error: &watcher::Error) -> bool {
         let (cluster, resource) = (&self.cluster, self.resource);
-        let restarts = &cluster.metrics().watch_restarts_total;
+        let restarts = &cluster.metrics.watch_restarts_total;
         restarts.with_label_values(&[resource]).inc();
         let refusal = refused(error);
         let code = refusal.map(|(_, status)| status.code);
@@ -147,7 +147,7 @@ where
         let denied = refusal.filter(|(_, status)| status.code == 403);
         if let Some((verb, status)) = denied {
             let message = status.message.clone();
-            cluster.permissions().denied(resource, verb, message);
+            cluster.permissions.denied(resource, verb, message);
         }
         denied.is_some()
     }

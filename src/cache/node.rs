@@ -43,7 +43,7 @@ async fn follow(
     known: watch::Sender<Option<NodeView>>,
     wake: Arc<Notify>,
 ) {
-    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client().clone());
+    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client.clone());
     let config = Config::default().fields(&format!("metadata.name={name}"));
     let mut watch = Watch::new(&cluster, "nodes", api, config);
     let listed = watch::Sender::new(None);

@@ -41,7 +41,7 @@ impl PvCache {
     /// Starts the watch, which notifies `wake` of each change.
     pub fn start(cluster: &Cluster, hostname: &str, wake: &Arc<Notify>) -> Self {
         let (send, watched) = watch::channel(None);
-        let api: Api<PersistentVolume> = Api::all(cluster.client().clone());
+        let api: Api<PersistentVolume> = Api::all(cluster.client.clone());
         let config = Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
         let watch = Watch::new(cluster, "persistentvolumes", api, config);
         let expectations = Expectations {

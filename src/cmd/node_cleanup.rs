@@ -53,13 +53,13 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
         let error = "the loop makes no progress";
         is_alive.then_some(()).ok_or_else(|| error.to_owned())
     };
-    let (synced, shown, permissions) = (metrics.clone(), metrics.clone(), cluster.clone());
+    let (synced, shown, asked) = (metrics.clone(), metrics.clone(), cluster.clone());
     let is_synced = move || {
         let error = "Nodes and PersistentVolumes are not listed yet";
         let is_synced = synced.is_synced();
         is_synced.then_some(()).ok_or_else(|| error.to_owned())
     };
-    let gather = move || shown.gather(permissions.metrics(), permissions.permissions());
+    let gather = move || shown.gather(&asked.metrics, &asked.permissions);
     let app = routes(&program.metrics_path, is_alive, is_synced, gather);
     let served = axum::serve(listener, app);
 

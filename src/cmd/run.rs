@@ -85,7 +85,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let status = Status {
         pass: passes,
         table: Arc::clone(&table),
-        permissions: Arc::clone(cluster.permissions()),
+        permissions: Arc::clone(&cluster.permissions),
         pass_timeout: (args.discovery_period * PASS_TIMEOUT_PERIODS).max(MIN_PASS_TIMEOUT),
     };
     let metrics_path = args.metrics_path.clone();

@@ -42,7 +42,7 @@ impl Controller {
         if self.periods.has_marks && self.settings.cluster.is_none() {
             faults.push(NO_MARKS.to_owned());
         }
-        let missing = self.context.cluster.permissions().missing().into_iter();
+        let missing = self.context.cluster.permissions.missing().into_iter();
         let missing = missing.map(|missing| {
             let text = format!("{missing}; {REMEDY}; it is retried");
             (reasons::PERMISSION_MISSING, text)

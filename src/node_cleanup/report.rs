@@ -59,7 +59,7 @@ impl Report {
 
     /// Reports each missing permission once until it is granted.
     pub fn missing_permissions(&mut self, executor: &Executor) {
-        let missing = executor.cluster.permissions().missing().into_iter();
+        let missing = executor.cluster.permissions.missing().into_iter();
         let notices = missing.map(|missing| Notice {
             about: About::Pod,
             reason: reasons::PERMISSION_MISSING,

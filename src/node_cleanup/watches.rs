@@ -31,7 +31,7 @@ pub struct View {
 impl View {
     /// Runs both watches until it is dropped.
     pub async fn follow(&self, cluster: &Cluster, classes: &[String]) {
-        let client = || cluster.client().clone();
+        let client = || cluster.client.clone();
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client());
         let label =
             |node: &PartialObjectMeta<Node>| Some(node.labels().get(LABEL_HOSTNAME).cloned());

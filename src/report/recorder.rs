@@ -48,13 +48,13 @@ impl Reporter {
             }
             sleep(RETRY_PAUSES.pause(failures)).await;
         }
-        self.cluster.metrics().events_failed_total.inc();
+        self.cluster.metrics.events_failed_total.inc();
     }
 
     async fn write(&self, event: &Event) -> Result<(), ApiError> {
         let _turn = self.turn.lock().await;
         let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<Event> = Api::namespaced(self.cluster.client().clone(), namespace);
+        let api: Api<Event> = Api::namespaced(self.cluster.client.clone(), namespace);
         let (name, now) = (name(event), Time(self.cluster.now()));
         let mut first = event.clone();
         first.metadata.name = Some(name.clone());
