@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
 
 use super::cleaner::{self, Cleaner};
 use super::pattern::NamePattern;
@@ -11,6 +12,7 @@ use super::{duration, text};
 use crate::types::{HostPath, MountPath, VolumeMode};
 
 /// A StorageClass of the same name, and the directory where its volumes are found.
+#[serde_as]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a map of the class's keys")]
 pub struct Class {
@@ -19,10 +21,10 @@ pub struct Class {
     pub name: String,
     /// `hostDir` (required): the discovery directory as the host and the kubelet name it. It is the
     /// first part of every volume's `spec.local.path`.
-    #[serde(with = "text")]
+    #[serde_as(as = "DisplayFromStr")]
     pub host_dir: HostPath,
     /// `mountDir` (required): the same directory as this process sees it in its container.
-    #[serde(with = "text")]
+    #[serde_as(as = "DisplayFromStr")]
     pub mount_dir: MountPath,
     /// `cleanMethod` or `blockCleanerCommand` (default `[/scripts/quick_reset.sh]`): how released
     /// devices are cleaned.
@@ -47,7 +49,8 @@ pub struct Class {
     #[serde(default)]
     pub fs_type: Option<String>,
     /// `namePattern` (default `*`): which entries belong to the class.
-    #[serde(default, with = "text")]
+    #[serde(default)]
+    #[serde_as(as = "DisplayFromStr")]
     pub name_pattern: NamePattern,
     /// `selector` (default none): node selector terms that are OR-ed with the node's own, for
     /// volumes that more nodes than this one can reach.

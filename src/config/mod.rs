@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Toleration;
 use serde::{Deserialize, Serialize};
+use serde_with::{DisplayFromStr, serde_as};
 use tracing::level_filters::LevelFilter;
 
 pub use self::class::{AccessMode, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
@@ -46,6 +47,7 @@ pub const DEFAULT_TAINT_KEY: &str = "sig-storage-local-static-provisioner/agent-
 
 /// A valid configuration. Each field has the key, default and meaning of the ConfigMap; keys are matched without
 /// regard to case.
+#[serde_as]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(
@@ -94,7 +96,7 @@ pub struct Config {
     #[serde(deserialize_with = "text::count")]
     pub max_concurrent_cleanups: NonZero<u16>,
     /// `logLevel` (default none): the log's level; none is that of the command line.
-    #[serde(deserialize_with = "text::some", serialize_with = "text::optional")]
+    #[serde_as(as = "Option<DisplayFromStr>")]
     pub log_level: Option<LevelFilter>,
 }
 
