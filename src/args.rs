@@ -52,11 +52,11 @@ pub struct Args {
     pub metrics_path: String,
 
     /// Time between two scans of the discovery directories when nothing changes.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_positive)]
     pub discovery_period: Duration,
 
     /// Time between two reads of the configuration directory while its changes are not reported.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_positive)]
     pub config_sync_period: Duration,
 
     /// The kubelet's directory. A volume that a pod uses is mounted below it.
@@ -69,7 +69,7 @@ pub struct Args {
     pub release_quiet_period: Duration,
 
     /// Take over the PersistentVolumes of another installation once its DaemonSet has been absent for this time.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse_positive)]
     pub takeover_after: Duration,
 
     /// An admission policy restricts this provisioner to the objects of its own node, by the node's
@@ -179,15 +179,6 @@ fn absolute(text: &str) -> Result<String, String> {
     } else {
         Err("it must begin with \"/\" and have letters, digits, -, _, . and / only".into())
     }
-}
-
-/// Refuses a period of zero, which would be a busy loop.
-fn positive(text: &str) -> Result<Duration, String> {
-    let period = duration::parse(text)?;
-    if period.is_zero() {
-        return Err("it must be more than zero".into());
-    }
-    Ok(period)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use http::Uri;
 
-use super::positive;
 use crate::config::duration;
 
 /// Arguments of `node-cleanup`.
@@ -27,7 +26,7 @@ pub struct NodeCleanup {
     pub pvc_deletion_delay: Duration,
 
     /// The maximum time between two passes over all volumes. A change starts a pass at once.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = positive)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_positive)]
     pub stale_pv_discovery_interval: Duration,
 
     /// The maximum number of requests to the API server per second, without watches.

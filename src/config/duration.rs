@@ -33,17 +33,24 @@ pub fn format(duration: Duration) -> String {
         .unsigned_duration_to_string(&duration)
 }
 
-/// A time limit. Zero is refused, since it could mean no limit or no time.
+/// [`parse`] without zero, which could mean no limit or no time, and would make a loop busy.
+///
+/// # Errors
+/// Those of [`parse`], and for zero.
+pub fn parse_positive(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    if duration.is_zero() {
+        return Err("it must be more than zero; write one such as 10s, or leave it out".into());
+    }
+    Ok(duration)
+}
+
 pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let limit = parse(String::deserialize(from)?.trim()).map_err(D::Error::custom)?;
-    if limit.is_zero() {
-        let why = "leaves no time; write a limit such as 6h, or leave the key out for none";
-        return Err(D::Error::custom(why));
-    }
-    Ok(Some(limit))
+    let duration = parse_positive(String::deserialize(from)?.trim());
+    duration.map(Some).map_err(D::Error::custom)
 }
 
 #[allow(clippy::ref_option, reason = "the signature that serde requires")]

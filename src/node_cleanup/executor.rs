@@ -51,7 +51,7 @@ impl Executor {
             self.announce(volume).await;
             return Ok(());
         }
-        self.admit(1).await;
+        self.requests.tick().await;
         let pv = volume.pv.reference();
         let now = self.cluster.pv(&pv.name).await?;
         let is_same = now.is_some_and(|now| now.reference() == pv);
@@ -88,7 +88,7 @@ impl Executor {
         let Some(claim) = of.pv.claim.clone().filter(|_| is_bound) else {
             return;
         };
-        self.admit(1).await;
+        self.requests.tick().await;
         let (pv, hosts) = (&of.pv.name, of.hosts.join(", "));
         let delay = self.args.pvc_deletion_delay;
         let note = format!(
@@ -101,7 +101,7 @@ impl Executor {
     /// Reads the claim of a PV, and verifies that they name each other, and that it is not being deleted.
     async fn read_claim<'a>(&mut self, volume: &'a Volume) -> Result<(&'a ClaimRef, ClaimView)> {
         let claim = volume.pv.claim.as_ref().ok_or(ApiError::NotFound)?;
-        self.admit(1).await;
+        self.requests.tick().await;
         let seen = self.cluster.claim(claim).await?;
         let seen = seen.ok_or(ApiError::NotFound)?;
         let is_bound =
@@ -110,24 +110,19 @@ impl Executor {
         Ok((claim, seen))
     }
 
-    /// Waits until this number of requests may be made.
-    async fn admit(&mut self, requests: u32) {
-        for _ in 0..requests {
-            self.requests.tick().await;
-        }
-    }
-
     /// Verifies with the API server that the PV's nodes are gone. It also admits the write, so that the write follows
     /// without a pause.
     async fn confirm_gone(&mut self, volume: &Volume, view: &View) -> Result<()> {
-        self.admit(1).await;
+        self.requests.tick().await;
         self.confirmed
             .retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
         for name in volume.node_names() {
             if self.confirmed.contains_key(name) {
                 continue;
             }
-            self.admit(3).await;
+            for _ in 0..3 {
+                self.requests.tick().await;
+            }
             let asked = Instant::now();
             // An empty list of Nodes is treated as an error of the API server, not as a cluster without Nodes.
             let has_nodes = self.cluster.has_nodes().await?;

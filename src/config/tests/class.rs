@@ -162,7 +162,7 @@ fn a_bad_value_is_a_fault_that_names_key_value_and_remedy() {
         ),
         (
             "cleanupTimeout: 0",
-            &["cleanupTimeout \"0\": leaves no time; write a limit"],
+            &["cleanupTimeout \"0\": it must be more than zero"],
         ),
         (
             "cleanupTimeout: 6",
