@@ -12,7 +12,7 @@ use crate::cache::Expectations;
 use crate::cluster::ApiError;
 use crate::inventory::Skip;
 use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
-use crate::view::{NodeView, PvView};
+use crate::view::PvView;
 
 /// The pause between two lists while another node has the disk.
 pub(super) const OWNED_PAUSE: Duration = Duration::from_mins(5);
@@ -114,9 +114,9 @@ impl Actor {
         let work = async move {
             let found = this.list_owners(&queries).await?;
             for query in &queries {
-                let hash = query.identity.hash.clone();
-                let others = found.get(&hash).cloned().unwrap_or_default();
-                this.owner_checks.record(query, OtherPvs { hash, ..others });
+                if let Some(others) = found.get(&query.identity.hash) {
+                    this.owner_checks.record(query, others.clone());
+                }
             }
             Ok(())
         };
@@ -126,33 +126,12 @@ impl Actor {
     async fn list_owners(&self, queries: &[OwnerQuery]) -> Result<Found, ApiError> {
         let hashes: BTreeSet<_> = queries.iter().map(|it| &*it.identity.hash).collect();
         let hashes: Vec<_> = hashes.into_iter().collect();
-        let node = self.context.state.borrow().node.clone();
-        let is_elsewhere = |pv: &PvView| pv.hostname_label.as_ref() != Some(&node.hostname);
-        let cluster = &self.context.cluster;
-        let mut by_hash: BTreeMap<String, Vec<PvView>> = BTreeMap::new();
-        for pv in cluster.pvs_with_identities(&hashes, is_elsewhere).await? {
-            let hash = pv.identity_hash.clone().unwrap_or_default();
-            by_hash.entry(hash).or_default().push(pv);
-        }
-        let found = queries.iter().filter_map(|query| {
-            let hash = &query.identity.hash;
-            let pvs = by_hash.remove(hash)?;
-            Some((hash.clone(), others(query, pvs, &node)))
-        });
-        Ok(found.collect())
-    }
-}
-
-/// Those of the PVs of other nodes with the identity of a query that may be of the same storage.
-fn others(query: &OwnerQuery, pvs: Vec<PvView>, node: &NodeView) -> OtherPvs {
-    let nodes: BTreeSet<_> = pvs.iter().map(|pv| &pv.hostname_label).collect();
-    let is_same = query.identity.is_same_storage(nodes.len());
-    let count = pvs.len();
-    let is_owner = |pv: &PvView| is_same && query.is_answered_by(pv, node);
-    OtherPvs {
-        hash: query.identity.hash.clone(),
-        count,
-        owners: pvs.into_iter().filter(is_owner).collect(),
-        is_due: false,
+        let pvs = self.context.cluster.pvs_with_identities(&hashes).await?;
+        let state = self.context.state.borrow();
+        let others = |query: &OwnerQuery| {
+            let others = OtherPvs::of(query, &pvs, &state.node);
+            (others.hash.clone(), others)
+        };
+        Ok(queries.iter().map(others).collect())
     }
 }

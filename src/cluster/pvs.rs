@@ -94,20 +94,16 @@ impl Cluster {
         self.list_pages(PVS, self.pvs(), params, keep).await
     }
 
-    /// Lists the `wanted` PVs with one of these identity hashes.
+    /// Lists all PVs with one of these identity hashes.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn pvs_with_identities(
-        &self,
-        hashes: &[&str],
-        wanted: impl Fn(&PvView) -> bool,
-    ) -> Result<Vec<PvView>, ApiError> {
+    pub async fn pvs_with_identities(&self, hashes: &[&str]) -> Result<Vec<PvView>, ApiError> {
         let mut found = Vec::new();
         for some in hashes.chunks(HASHES_PER_LIST) {
             let selector = format!("{LABEL_IDENTITY_HASH} in ({})", some.join(","));
             let params = ListParams::default().labels(&selector);
-            found.extend(self.pvs_in_pages(params, &wanted).await?);
+            found.extend(self.pvs_in_pages(params, |_| true).await?);
         }
         Ok(found)
     }
@@ -147,7 +143,7 @@ mod tests {
             let hashes = query.matches("hash-").count();
             seen.lock().unwrap().push((hashes, is_first_page));
             let token = if is_first_page { "more" } else { "" };
-            let pv = json!({ "metadata": { "name": "pv" }, "spec": {} });
+            let pv = json!({ "metadata": { "name": "pv" } });
             let list = json!({
                 "kind": "PersistentVolumeList", "apiVersion": "v1",
                 "metadata": { "continue": token }, "items": [pv],
@@ -158,8 +154,7 @@ mod tests {
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
         let hashes: Vec<_> = (0..150).map(|number| format!("hash-{number}")).collect();
         let hashes: Vec<_> = hashes.iter().map(String::as_str).collect();
-        let found = cluster.pvs_with_identities(&hashes, |_| true).await;
-        let found = found.unwrap();
+        let found = cluster.pvs_with_identities(&hashes).await.unwrap();
         assert_eq!(found.len(), 4);
         let pages = [(100, true), (100, false), (50, true), (50, false)];
         assert_eq!(*asked.lock().unwrap(), pages);

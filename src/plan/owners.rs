@@ -7,6 +7,8 @@
 //! An operator can forge a label. It can delay an offer, and is reported. Only a PV of this node that was never used is
 //! ever deleted for it.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::host::identity::GlobalIdentity;
@@ -46,14 +48,6 @@ impl OwnerQuery {
             capacity,
         }
     }
-
-    /// Whether a PV with this identity is of another node, and may be of this storage. No PV is larger than its disk.
-    pub fn is_answered_by(&self, pv: &PvView, node: &NodeView) -> bool {
-        let size = pv.capacity.as_deref().and_then(quantity::parse);
-        pv.identity_hash.as_ref() == Some(&self.identity.hash)
-            && !pv.is_local_to(node)
-            && size.is_none_or(|size| size <= self.capacity)
-    }
 }
 
 /// The PVs of other nodes with the identity of a volume of ours.
@@ -70,6 +64,31 @@ pub struct OtherPvs {
 }
 
 impl OtherPvs {
+    /// Those of these PVs that are of other nodes and have the identity of a query.
+    pub fn of(query: &OwnerQuery, pvs: &[PvView], node: &NodeView) -> Self {
+        let hash = &query.identity.hash;
+        let others: Vec<_> = pvs
+            .iter()
+            .filter(|pv| pv.identity_hash.as_ref() == Some(hash))
+            .filter(|pv| pv.hostname_label.as_ref() != Some(&node.hostname))
+            .collect();
+        let nodes: BTreeSet<_> = others.iter().map(|pv| &pv.hostname_label).collect();
+        let is_same = query.identity.is_same_storage(nodes.len());
+        // No PV is larger than its disk.
+        let fits = |pv: &PvView| {
+            let size = pv.capacity.as_deref().and_then(quantity::parse);
+            size.is_none_or(|size| size <= query.capacity)
+        };
+        let owners = others.iter().copied();
+        let owners = owners.filter(|pv| is_same && !pv.is_local_to(node) && fits(pv));
+        Self {
+            hash: hash.clone(),
+            count: others.len(),
+            owners: owners.cloned().collect(),
+            is_due: false,
+        }
+    }
+
     /// Why the volume at a path is not offered, if another node has a PV of it.
     pub fn skip(&self, path: &HostPath) -> Option<Skip> {
         let owner = self.owners.first()?;
