@@ -39,8 +39,8 @@ async fn run(
     order: &CleanOrder,
     progress: &Progress,
 ) -> Result<Option<Wiped>, Stop> {
-    let (commit, volume) = match &order.orphan {
-        Some(orphan) => commit_orphan(context, order, orphan).await?,
+    let (commit, volume) = match order.orphan_on {
+        Some(_) => commit_orphan(context, order).await?,
         None => commit(context, order).await?,
     };
     if mark::is_free(&commit, volume.candidate()) {
@@ -127,7 +127,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
         Some(_) => BY_JOB,
         None => BY_PROCESS,
     };
-    let labels = [order.kind.as_str(), by];
+    let labels = [order.candidate.kind.as_str(), by];
     let counter = &context.metrics.delete_failed_total;
     counter.with_label_values(&labels).inc();
     tracing::warn!(pv, %path, "cleaning failed, retry in {pause:?}: {message}");

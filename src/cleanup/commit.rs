@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::crash::crash_point;
 use crate::host::mark::Mark;
 use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
-use crate::plan::{CleanOrder, Orphan};
+use crate::plan::CleanOrder;
 use crate::types::VolumeMode;
 
 use super::gate::{gate, gate_orphan, write};
@@ -41,7 +41,7 @@ pub async fn commit(
 ) -> Result<(Commit, Box<dyn LockedVolume>), Stop> {
     let (pv, permission, volume) = gate(context, order).await?;
     // Under the lock, which another provisioner of this node holds until its Job is there.
-    if order.kind == VolumeMode::Block {
+    if order.candidate.kind == VolumeMode::Block {
         job::is_unchanged(context, order).await?;
     }
     let mut finalizers = pv.finalizers.clone();
@@ -81,10 +81,9 @@ pub async fn commit(
 pub async fn commit_orphan(
     context: &CleanupContext,
     order: &CleanOrder,
-    orphan: &Orphan,
 ) -> Result<(Commit, Box<dyn LockedVolume>), Stop> {
     job::no_pods(context, order).await?;
-    let volume = gate_orphan(context, order, orphan).await?;
+    let volume = gate_orphan(context, order).await?;
     let candidate = volume.candidate();
     let commit = Commit {
         order: order.clone(),

@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
-use crate::plan::{CleanOrder, CleanupState, Orphan, PvLocation, reasons};
+use crate::plan::{CleanOrder, CleanupState, FoundVolume, PvLocation, reasons};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
@@ -64,7 +64,6 @@ pub(super) async fn gate(
 pub(super) async fn gate_orphan(
     context: &CleanupContext,
     order: &CleanOrder,
-    orphan: &Orphan,
 ) -> Result<Box<dyn LockedVolume>, Stop> {
     let node = context.state.borrow().node.clone();
     let pods = seen_pods(context.cluster.pods_of(&node.name).await)?;
@@ -84,7 +83,7 @@ pub(super) async fn gate_orphan(
         return changed("the configuration changed meanwhile");
     }
     if Some(&candidate.identity.text) != order.pv.identity.as_ref()
-        || candidate.mark.on_disk != orphan.mark
+        || candidate.mark.on_disk != order.candidate.mark.on_disk
         || is_shared
     {
         return changed("the volume or its mark changed meanwhile");
@@ -106,7 +105,7 @@ fn judge(
     }
     let class = &order.class;
     let entry = order.path.child_of(&class.host_dir).unwrap_or_default();
-    let location = PvLocation::Volume(class, entry, candidate);
+    let location = PvLocation::Volume(FoundVolume::new(class, entry, candidate));
     may_clean(pv, &state.settings, &state.node, &location, &state.occupied)
         .map_err(|refusal| Failure::new(refusal.reason, refusal.message).into())
 }
@@ -270,7 +269,7 @@ fn released_for(context: &CleanupContext, pv: &PvView) -> Duration {
 }
 
 async fn open(context: &CleanupContext, order: &CleanOrder) -> Result<Box<dyn LockedVolume>, Stop> {
-    if order.kind == VolumeMode::Block && order.method == Method::DeleteContents {
+    if order.candidate.kind == VolumeMode::Block && order.method == Method::DeleteContents {
         return Err(failed(format!(
             "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
             order.method, order.class.name

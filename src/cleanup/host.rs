@@ -167,8 +167,8 @@ impl Host for LocalHost {
         order: &'a CleanOrder,
         config: &'a Arc<Config>,
     ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>> {
-        let (path, kind, pv) = (order.mount_path.clone(), order.kind, order.pv.name.clone());
-        let class = order.class.name.clone();
+        let (path, kind) = (order.mount_path.clone(), order.candidate.kind);
+        let (class, pv) = (order.class.name.clone(), order.pv.name.clone());
         let look = async move {
             let facts = self.facts(config, &PassFacts::default()).await?;
             let open = move || {

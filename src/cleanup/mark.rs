@@ -79,7 +79,7 @@ impl Marker {
 pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obstacle> {
     let (path, state) = (&write.mount_path, &machine.state);
     let unknown = |error: &dyn Display| Obstacle::Unknown(format!("{path}: {error}"));
-    let volume = match write.kind {
+    let volume = match write.candidate.kind {
         VolumeMode::Filesystem => {
             Volume::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
         }
@@ -92,7 +92,7 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
     // The marks of the machine may be older than the last write.
     let found = state.read_all()?.find(&marked);
     let found = found.map_err(|error| unknown(&error))?;
-    if identity != write.identity || found.on_disk != write.expected {
+    if identity != write.candidate.identity || found.on_disk != write.candidate.mark.on_disk {
         return Err(unknown(
             &"the volume or its mark has changed since the last scan",
         ));
@@ -149,7 +149,7 @@ pub(super) fn is_free(commit: &Commit, candidate: &Candidate) -> bool {
     };
     let is_same = found.cluster == mark.cluster && found.pv_uid == mark.pv_uid;
     let is_its_disk = found.identity_hash == candidate.identity.hash();
-    is_same && is_its_disk && found.state == MarkState::Free && commit.order.orphan.is_none()
+    is_same && is_its_disk && found.state == MarkState::Free && commit.order.orphan_on.is_none()
 }
 
 /// Records that the wipe of a committed volume begins. The mark is durable before the first byte is deleted.

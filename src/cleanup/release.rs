@@ -69,14 +69,14 @@ pub async fn release(context: &CleanupContext, wiped: &Wiped) {
         tracing::warn!(pv, %path, "the volume is clean, but releasing its PV failed: {}", stop.message());
         return context.table.mark_unreleased(&tenancy, &stop);
     }
-    let mode = wiped.order.kind.as_str();
+    let mode = wiped.order.candidate.kind.as_str();
     let counter = &context.metrics.delete_total;
     let by = match wiped.order.cleaned_by {
         Some(_) => BY_JOB,
         None => BY_PROCESS,
     };
     counter.with_label_values(&[mode, by]).inc();
-    let size = capacity_step(wiped.order.capacity);
+    let size = capacity_step(wiped.order.candidate.capacity);
     // The first word, as dashboards of the Go program expect it.
     let cleaner = wiped.order.class.cleaner.to_string();
     let cleaner = cleaner.split(' ').next().unwrap_or_default();

@@ -145,7 +145,7 @@ impl ProcTable {
             entry.failures = 0;
         }
         entry.cleanup.basis = order.basis;
-        entry.cleanup.disks.clone_from(&order.rotational);
+        entry.cleanup.disks.clone_from(&order.candidate.rotational);
         entry.cleanup.running = true;
         entry.progress = Progress::default();
         Some(entry.progress.clone())

@@ -1,6 +1,6 @@
 //! The actions of a plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, Toleration};
@@ -8,16 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use crate::config::Class;
-use crate::host::identity::Identity;
-use crate::host::mark::{Mark, MarkOnDisk};
-use crate::host::mounts::DeviceNumber;
+use crate::host::mark::Mark;
 use crate::inventory::Candidate;
 use crate::quantity;
 use crate::types::{HostPath, MountPath, VolumeMode};
 use crate::view::{JobView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
-use super::{About, CleanupState, OwnerQuery};
+use super::{About, CleanupState, FoundVolume, OwnerQuery};
 
 /// One action. Each write has the object's UID and resourceVersion as preconditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,28 +136,21 @@ pub struct MarkWrite {
     pub path: HostPath,
     /// The same file in our mount namespace.
     pub mount_path: MountPath,
-    /// What it is on disk.
-    pub kind: VolumeMode,
-    /// Its identity.
-    pub identity: Identity,
-    /// The mark that the scan found.
-    pub expected: MarkOnDisk,
+    /// What the scan found there.
+    pub candidate: Candidate,
     /// The mark to write.
     pub mark: Mark,
 }
 
 impl MarkWrite {
-    /// The write of a mark for the volume of a class that a scan found at a path.
-    pub fn new(class: &Class, path: &HostPath, candidate: &Candidate, mark: Mark) -> Option<Self> {
-        let entry = path.child_of(&class.host_dir)?;
-        Some(Self {
-            path: path.clone(),
-            mount_path: class.mount_dir.join(entry),
-            kind: candidate.kind,
-            identity: candidate.identity.clone(),
-            expected: candidate.mark.on_disk.clone(),
+    /// The write of a mark for a volume.
+    pub fn new(volume: FoundVolume<'_>, mark: Mark) -> Self {
+        Self {
+            path: volume.path(),
+            mount_path: volume.mount_path(),
+            candidate: volume.candidate.clone(),
             mark,
-        })
+        }
     }
 }
 
@@ -229,40 +220,28 @@ pub struct CleanOrder {
     pub path: HostPath,
     /// The same file in our mount namespace.
     pub mount_path: MountPath,
-    /// What it is on disk.
-    pub kind: VolumeMode,
+    /// What the scan found there.
+    pub candidate: Candidate,
     /// How it is cleaned.
     pub method: Method,
     /// What its cleaning Job gets from Node and configuration; set for a device with `useJobForCleaning`.
     pub job: Option<JobTerms>,
     /// The Job that has cleaned it; then only the result is verified.
     pub cleaned_by: Option<JobView>,
-    /// The volume's size in bytes.
-    pub capacity: u64,
-    /// The rotational disks below it.
-    pub rotational: BTreeSet<DeviceNumber>,
     /// See [`super::Cleanup::basis`].
     pub basis: u64,
     /// See [`super::Settings::generation`].
     pub generation: u64,
-    /// Of a volume without a PV. Then [`Self::pv`] stands for the PV that its mark names.
-    pub orphan: Option<Orphan>,
-}
-
-/// A volume whose cleanup has no PV.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Orphan {
-    /// The name of our Node, which its events are about.
-    pub node: String,
-    /// The mark of the volume.
-    pub mark: MarkOnDisk,
+    /// Of a volume without a PV: the name of our Node, which its events are about. Then [`Self::pv`] stands for the PV
+    /// that its mark names.
+    pub orphan_on: Option<String>,
 }
 
 impl CleanOrder {
     /// What its events are about.
     pub fn about(&self) -> About {
-        match &self.orphan {
-            Some(orphan) => About::Node(orphan.node.clone()),
+        match &self.orphan_on {
+            Some(node) => About::Node(node.clone()),
             None => About::from(&self.pv),
         }
     }

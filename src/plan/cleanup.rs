@@ -73,7 +73,7 @@ impl<'a> Planner<'a> {
     /// Forgets cleanups whose PV is gone or no longer due.
     pub(super) fn forget_cleanups(&mut self) {
         let orphans = self.orphans();
-        let is_orphan = |tenancy| orphans.iter().any(|(it, ..)| it == tenancy);
+        let is_orphan = |tenancy| orphans.iter().any(|(it, _)| it == tenancy);
         for (tenancy, cleanup) in &self.snapshot.cleanups {
             let pv = self.by_uid.get(tenancy.pv_uid.as_str()).copied();
             let ends_here = matches!(
@@ -182,7 +182,7 @@ impl<'a> Planner<'a> {
             }
         }
         if let Some(job) = self.snapshot.jobs.get(&job_name(&pv.name))
-            && order.kind == VolumeMode::Block
+            && order.candidate.kind == VolumeMode::Block
         {
             let source = &self.snapshot.job_source;
             let terms = order.job.as_ref();
@@ -265,7 +265,7 @@ impl<'a> Planner<'a> {
             );
             self.notice(pv, reasons::VOLUME_FAILED_DELETE, reason.clone());
         } else {
-            self.slots.hold(&order.rotational);
+            self.slots.hold(&order.candidate.rotational);
         }
         self.wait(pv, reason, Some(shown), order.basis);
     }
@@ -312,7 +312,7 @@ impl<'a> Planner<'a> {
             age(a).cmp(&age(b)).then_with(|| a.pv.name.cmp(&b.pv.name))
         });
         for order in due {
-            if self.slots.take(&order.rotational) {
+            if self.slots.take(&order.candidate.rotational) {
                 self.plan.actions.push(Action::Clean(Box::new(order)));
                 continue;
             }

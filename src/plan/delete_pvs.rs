@@ -4,16 +4,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::config::Class;
-use crate::inventory::Candidate;
 use crate::types::VolumeMode;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
 
 use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
 use super::{
-    Action, CleanOrder, JobTerms, JobWrite, Patch, Planner, PvLocation, VolumeState, Withdrawal,
-    reasons,
+    Action, CleanOrder, FoundVolume, JobTerms, JobWrite, Patch, Planner, PvLocation, VolumeState,
+    Withdrawal, reasons,
 };
 
 /// The error, and its fix, when no image for cleaning Jobs is known.
@@ -99,7 +97,7 @@ impl<'a> Planner<'a> {
         }
         let config = &self.settings.config;
         let verdict = may_clean(pv, self.settings, self.node, location, &self.occupied);
-        let (Ok(_), PvLocation::Volume(class, entry, candidate)) = (&verdict, location) else {
+        let (Ok(_), PvLocation::Volume(volume)) = (&verdict, location) else {
             if let Err(refusal) = verdict {
                 self.cancel_pending_job(pv, &refusal.message);
                 self.problem(pv, refusal.reason, refusal.state, refusal.message);
@@ -107,7 +105,7 @@ impl<'a> Planner<'a> {
             return;
         };
         let job = match &self.snapshot.job_source.image {
-            _ if !config.use_job_for_cleaning || candidate.kind != VolumeMode::Block => None,
+            _ if !config.use_job_for_cleaning || volume.candidate.kind != VolumeMode::Block => None,
             Some(image) => Some(JobTerms {
                 hostname: self.node.hostname.clone(),
                 tolerations: config.job_tolerations.clone(),
@@ -120,7 +118,7 @@ impl<'a> Planner<'a> {
         };
         self.states.insert(&pv.name, (VolumeState::Due, None));
         if !self.is_busy(pv) {
-            let mut order = self.clean_order(pv.clone(), class, entry, candidate);
+            let mut order = self.clean_order(pv.clone(), *volume);
             order.job = job;
             order.basis = self.basis(pv, location);
             self.next_step(pv, order);
@@ -128,28 +126,20 @@ impl<'a> Planner<'a> {
     }
 
     /// How the volume of an entry is cleaned, by this process unless a Job is set.
-    pub(super) fn clean_order(
-        &self,
-        pv: PvView,
-        class: &Arc<Class>,
-        entry: &str,
-        candidate: &Candidate,
-    ) -> CleanOrder {
+    pub(super) fn clean_order(&self, pv: PvView, volume: FoundVolume<'_>) -> CleanOrder {
         let generation = self.settings.generation;
         CleanOrder {
             pv,
-            class: Arc::clone(class),
-            path: class.host_dir.join(entry),
-            mount_path: class.mount_dir.join(entry),
-            kind: candidate.kind,
-            method: Method::of(candidate.kind, &class.cleaner),
+            class: Arc::clone(volume.class),
+            path: volume.path(),
+            mount_path: volume.mount_path(),
+            candidate: volume.candidate.clone(),
+            method: Method::of(volume.candidate.kind, &volume.class.cleaner),
             job: None,
             cleaned_by: None,
-            capacity: candidate.capacity,
-            rotational: candidate.rotational.clone(),
             basis: generation,
             generation,
-            orphan: None,
+            orphan_on: None,
         }
     }
 

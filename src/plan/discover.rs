@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::config::Class;
-use crate::inventory::{Candidate, Finding, Observation, Skip};
+use crate::inventory::{Finding, Observation, Skip};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PROVISIONED_BY,
     FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
@@ -22,8 +22,8 @@ use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
 use super::eligible::may_be_offered;
 use super::{
-    About, Action, ClassReport, MarkWrite, Occupant, Planner, PvDraft, Refusal, VolumeReport,
-    VolumeState, reasons,
+    About, Action, ClassReport, FoundVolume, MarkWrite, Occupant, Planner, PvDraft, Refusal,
+    VolumeReport, VolumeState, reasons,
 };
 
 /// The number of entries that one event names.
@@ -172,16 +172,16 @@ impl<'a> Planner<'a> {
         }
         let offered = match finding {
             Finding::Skipped(skip) => Err(skip.clone()),
-            Finding::Volume(candidate) => self
-                .unclaimed(class, &path, candidate)
-                .and_then(|()| self.is_mark_settled(class, &path, candidate))
-                .and_then(|is_settled| Ok((candidate, storage_class.clone()?, is_settled))),
+            Finding::Volume(candidate) => {
+                let volume = FoundVolume::new(class, entry, candidate);
+                self.unclaimed(volume)
+                    .and_then(|()| self.is_mark_settled(volume))
+                    .and_then(|is_settled| Ok((volume, storage_class.clone()?, is_settled)))
+            }
         };
         match offered {
-            Ok((candidate, storage_class, true))
-                if complete && may_be_offered(class, candidate) =>
-            {
-                self.offer(class, storage_class, entry, path, candidate, &mut report);
+            Ok((volume, storage_class, true)) if complete && may_be_offered(volume) => {
+                self.offer(volume, storage_class, &mut report);
             }
             Ok(_) => report.state = VolumeState::Creating,
             Err(skip) => {
@@ -211,15 +211,13 @@ impl<'a> Planner<'a> {
 
     fn offer(
         &mut self,
-        class: &Arc<Class>,
+        volume: FoundVolume<'_>,
         storage_class: &StorageClassView,
-        entry: &str,
-        path: HostPath,
-        candidate: &Candidate,
         report: &mut VolumeReport,
     ) {
-        let draft = self.draft(class, storage_class, entry, path.clone(), candidate);
-        let refusal = self.snapshot.refusals.get(&path);
+        let candidate = volume.candidate;
+        let draft = self.draft(volume, storage_class);
+        let refusal = self.snapshot.refusals.get(&draft.path);
         match refusal.filter(|refusal| refusal.identity == candidate.identity.text) {
             None => {
                 report.state = VolumeState::Creating;
@@ -232,7 +230,7 @@ impl<'a> Planner<'a> {
             }
         }
         self.occupied.insert(Occupant {
-            path,
+            path: draft.path.clone(),
             footprint: candidate.footprint.clone(),
             pv: None,
         });
@@ -243,15 +241,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn draft(
-        &self,
-        class: &Class,
-        storage_class: &StorageClassView,
-        entry: &str,
-        path: HostPath,
-        candidate: &Candidate,
-    ) -> PvDraft {
+    fn draft(&self, volume: FoundVolume<'_>, storage_class: &StorageClassView) -> PvDraft {
         let (config, node) = (&self.settings.config, self.node);
+        let (class, candidate) = (volume.class, volume.candidate);
         let mut labels = config.labels_for_pv.clone();
         for key in &config.node_labels_for_pv {
             if let Some(value) = node.labels.get(key) {
@@ -269,10 +261,8 @@ impl<'a> Planner<'a> {
         // A marked volume is protected from the first claim on.
         let is_protected =
             config.protect_released_data && *policy == ReclaimPolicy::Delete && cluster.is_none();
-        let mark = cluster.and_then(|cluster| {
-            let mark = self.pending_mark(cluster, class, &path, candidate);
-            MarkWrite::new(class, &path, candidate, mark)
-        });
+        let mark = cluster.map(|cluster| self.pending_mark(cluster, volume));
+        let mark = mark.map(|mark| MarkWrite::new(volume, mark));
         let identity = candidate.identity.text.clone();
         let installation = self.settings.installation.clone();
         let annotations = [
@@ -287,8 +277,8 @@ impl<'a> Planner<'a> {
         let annotations = annotations
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        let mut name = pv_name(entry, &node.name, &class.name);
-        let second_name = pv_name_on_collision(entry, &node.name, &class.name);
+        let mut name = pv_name(volume.entry, &node.name, &class.name);
+        let second_name = pv_name_on_collision(volume.entry, &node.name, &class.name);
         if self.by_name.contains_key(name.as_str()) {
             name.clone_from(&second_name);
         }
@@ -316,7 +306,7 @@ impl<'a> Planner<'a> {
             capacity: Some([("storage".into(), Quantity(capacity))].into()),
             local: Some(LocalVolumeSource {
                 fs_type: class.fs_type.clone(),
-                path: path.to_string(),
+                path: volume.path().to_string(),
             }),
             mount_options: mount_options.filter(|options| !options.is_empty()),
             node_affinity: Some(VolumeNodeAffinity {
@@ -333,10 +323,10 @@ impl<'a> Planner<'a> {
             name,
             second_name,
             class: class.name.clone(),
-            path,
+            path: volume.path(),
             hostname: node.hostname.clone(),
             mode: class.volume_mode,
-            mount_path: class.mount_dir.join(entry),
+            mount_path: volume.mount_path(),
             candidate: candidate.clone(),
             mark,
             object: PersistentVolume {

@@ -1,22 +1,18 @@
 //! Which volumes without a PV can be offered.
 
-use crate::config::{Class, DiscoveryPolicy};
+use crate::config::DiscoveryPolicy;
 use crate::host::footprint::Overlap;
 use crate::host::identity::Identity;
-use crate::inventory::{Candidate, Contents, Skip};
+use crate::inventory::{Contents, Skip};
 use crate::types::{HostPath, SkipReason};
 
-use super::Planner;
 use super::occupied::around;
+use super::{FoundVolume, Planner};
 
 impl Planner<'_> {
     /// Checks that a volume without a PV of ours can be offered.
-    pub(super) fn unclaimed(
-        &self,
-        class: &Class,
-        path: &HostPath,
-        candidate: &Candidate,
-    ) -> Result<(), Skip> {
+    pub(super) fn unclaimed(&self, volume: FoundVolume<'_>) -> Result<(), Skip> {
+        let (class, path, candidate) = (volume.class, &volume.path(), volume.candidate);
         let name = &class.name;
         let skip = |reason, detail: String| Err(Skip::new(reason, detail));
         if let Some(pv) = self.by_path.get(path).and_then(|pvs| pvs.first()) {
@@ -85,8 +81,7 @@ impl Planner<'_> {
         if class.discovery_policy == DiscoveryPolicy::EmptyOnly
             && let Contents::Holds(what) = &candidate.contents
         {
-            let entry = path.child_of(&class.host_dir).unwrap_or_default();
-            let mount_path = class.mount_dir.join(entry);
+            let mount_path = volume.mount_path();
             let detail = format!(
                 "{path} is not empty: it holds {what}; class {name:?} offers empty volumes only (discoveryPolicy: EmptyOnly); if its data is no longer needed: local-volume-provisioner clean {mount_path}"
             );
@@ -108,9 +103,9 @@ impl Planner<'_> {
 
 /// Whether the volume's contents are known, if its class requires that. They are not when its PV was deleted
 /// during the scan.
-pub(super) fn may_be_offered(class: &Class, candidate: &Candidate) -> bool {
-    match class.discovery_policy {
+pub(super) fn may_be_offered(volume: FoundVolume<'_>) -> bool {
+    match volume.class.discovery_policy {
         DiscoveryPolicy::Any => true,
-        DiscoveryPolicy::EmptyOnly => candidate.contents == Contents::Empty,
+        DiscoveryPolicy::EmptyOnly => volume.candidate.contents == Contents::Empty,
     }
 }

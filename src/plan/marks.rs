@@ -1,20 +1,17 @@
 //! What the plan does about the marks on the disks, by the rules in `mark.rs`.
 
-use std::sync::Arc;
+use jiff::Timestamp;
 
-use jiff::{SignedDuration, Timestamp};
-
-use crate::config::Class;
 use crate::host::identity::{Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState};
-use crate::inventory::{Candidate, Contents, Observation, Skip};
+use crate::inventory::{Candidate, Contents, Skip};
 use crate::names::{ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision};
-use crate::types::{HostPath, SkipReason};
+use crate::types::SkipReason;
 use crate::view::{PvView, Tenancy};
 
 use super::mark::{Agreement, Unowned, agreement, describe, key, unowned};
 use super::{
-    Action, MarkWrite, Orphan, Patch, Planner, PvLocation, PvSearch, VolumeState, reasons,
+    Action, FoundVolume, MarkWrite, Patch, Planner, PvLocation, PvSearch, VolumeState, reasons,
 };
 
 impl<'a> Planner<'a> {
@@ -22,19 +19,17 @@ impl<'a> Planner<'a> {
     pub(super) fn mark(
         &mut self,
         pv: &'a PvView,
-        candidate: &Candidate,
+        volume: FoundVolume<'a>,
         patch: &mut Patch,
     ) -> bool {
-        let (Some(cluster), Some(at)) = (self.settings.judges(candidate), pv.path()) else {
+        let candidate = volume.candidate;
+        let Some(cluster) = self.settings.judges(candidate) else {
             return true;
         };
         // A scan from before our last write. Then the patch waits, too.
-        if self.snapshot.creating.contains_key(at) {
+        if self.snapshot.creating.contains_key(&volume.path()) {
             return true;
         }
-        let Some(class) = self.settings.config.classes.get(&pv.class) else {
-            return true;
-        };
         let compared = pv.identity.as_deref();
         let compared = compared.map(|it| compare(it, &candidate.identity));
         // Another disk is at the path, which is reported.
@@ -61,13 +56,12 @@ impl<'a> Planner<'a> {
                     let offer = Some(mark.token.clone());
                     patch.annotations.insert(ANNOTATION_OFFER, offer);
                 }
-                let write = MarkWrite::new(class, at, candidate, *mark);
-                patch.mark = write.map(Box::new);
+                patch.mark = Some(Box::new(MarkWrite::new(volume, *mark)));
             }
             // Otherwise the wipe for an earlier PV would go on once this one is gone.
             Agreement::Mismatch(_) if is_wiping(candidate, cluster) => {
                 if let MarkOnDisk::Valid(mark) = &candidate.mark.on_disk {
-                    self.write_mark(class, at, candidate, mark, MarkState::Used);
+                    self.write_mark(volume, mark, MarkState::Used);
                 }
             }
             // The first scan knows no PVs and reads no contents, which decide.
@@ -85,13 +79,8 @@ impl<'a> Planner<'a> {
     }
 
     /// The mark that precedes the creation of a PV.
-    pub(super) fn pending_mark(
-        &self,
-        cluster: &str,
-        class: &Class,
-        path: &HostPath,
-        candidate: &Candidate,
-    ) -> Mark {
+    pub(super) fn pending_mark(&self, cluster: &str, volume: FoundVolume<'_>) -> Mark {
+        let (path, candidate) = (volume.path(), volume.candidate);
         // During a rolling update, two provisioners may offer the volume at once. Both derive the same token, so the mark
         // agrees with the PV of either.
         let (node, before) = (&self.node.uid, &candidate.mark.on_disk);
@@ -101,7 +90,7 @@ impl<'a> Planner<'a> {
             token: format!("{:016x}", fnv1a_64(token.bytes())),
             state: MarkState::Pending,
             identity_hash: candidate.identity.hash(),
-            class: class.name.clone(),
+            class: volume.class.name.clone(),
             read_only: candidate.read_only,
             written_at: self.snapshot.date,
             ..Mark::default()
@@ -111,40 +100,32 @@ impl<'a> Planner<'a> {
     /// Records that the data of a PV that is released unwiped belongs to its tenant again, also where a wipe has begun:
     /// otherwise the wipe would go on. Returns whether that is to be awaited.
     pub(super) fn keep_data(&mut self, pv: &'a PvView, location: &PvLocation<'a>) -> bool {
-        let (PvLocation::Volume(class, _, candidate), Some(path)) = (location, pv.path()) else {
+        let PvLocation::Volume(volume) = location else {
             return false;
         };
-        let (MarkOnDisk::Valid(mark), Some(_)) =
-            (&candidate.mark.on_disk, self.settings.judges(candidate))
+        let found = volume.candidate;
+        let (MarkOnDisk::Valid(mark), Some(_)) = (&found.mark.on_disk, self.settings.judges(found))
         else {
             return false;
         };
-        if self.snapshot.creating.contains_key(path) {
+        if self.snapshot.creating.contains_key(&volume.path()) {
             return true;
         }
         let is_wiping = mark.state == MarkState::Wiping && mark.pv_uid == pv.uid;
         if is_wiping {
-            self.write_mark(class, path, candidate, mark, MarkState::Used);
+            self.write_mark(*volume, mark, MarkState::Used);
         }
         is_wiping
     }
 
-    fn write_mark(
-        &mut self,
-        class: &Class,
-        path: &HostPath,
-        candidate: &Candidate,
-        mark: &Mark,
-        state: MarkState,
-    ) {
+    fn write_mark(&mut self, volume: FoundVolume<'_>, mark: &Mark, state: MarkState) {
         let mark = Mark {
             state,
             written_at: self.snapshot.date,
             ..mark.clone()
         };
-        let is_written = self.snapshot.writing.contains(path.as_str());
-        let write = MarkWrite::new(class, path, candidate, mark);
-        if let Some(write) = write.filter(|_| !is_written) {
+        let write = MarkWrite::new(volume, mark);
+        if !self.snapshot.writing.contains(write.path.as_str()) {
             self.plan.actions.push(Action::WriteMark(Box::new(write)));
         }
     }
@@ -152,49 +133,36 @@ impl<'a> Planner<'a> {
     fn unowned(&self, candidate: &Candidate, cluster: &str) -> Unowned {
         let consents = &self.node.consents;
         let consent = consents.get(&candidate.identity.hash());
-        let now = SignedDuration::try_from(self.snapshot.now).unwrap_or(SignedDuration::MAX);
-        let started = self
-            .snapshot
-            .date
-            .saturating_sub(now)
-            .unwrap_or(Timestamp::MIN);
-        unowned(
-            cluster,
-            candidate,
-            consent.map(String::as_str),
-            started,
-            &self.snapshot.ended,
-        )
+        let (now, date) = (self.snapshot.now, self.snapshot.date);
+        let started = date.saturating_sub(now).unwrap_or(Timestamp::MIN);
+        let (consent, ended) = (consent.map(String::as_str), &self.snapshot.ended);
+        unowned(cluster, candidate, consent, started, ended)
     }
 
     /// Judges the mark of a volume that could be offered otherwise. `false`: a step that settles it comes first.
     ///
     /// # Errors
     /// Why it is not offered.
-    pub(super) fn is_mark_settled(
-        &mut self,
-        class: &Class,
-        path: &HostPath,
-        candidate: &Candidate,
-    ) -> Result<bool, Skip> {
+    pub(super) fn is_mark_settled(&mut self, volume: FoundVolume<'_>) -> Result<bool, Skip> {
+        let (path, candidate) = (volume.path(), volume.candidate);
         let Some(cluster) = self.settings.judges(candidate) else {
             return Ok(true);
         };
-        if self.is_being_created(path, &candidate.identity) {
+        if self.is_being_created(&path, &candidate.identity) {
             return Ok(true);
         }
         let found = &candidate.mark.on_disk;
         let (hash, key) = (candidate.identity.hash(), key(found));
         // The PV may be one that the watch does not show, such as one of an old hostname.
         if found.has_past() && !self.snapshot.searched.contains(&key) {
-            self.search_pv(class, path, key);
+            self.search_pv(volume, key);
             return Ok(false);
         }
         match self.unowned(candidate, cluster) {
             Unowned::Clean => Ok(true),
             Unowned::Ended => {
                 if let MarkOnDisk::Valid(mark) = found {
-                    self.write_mark(class, path, candidate, mark, MarkState::Free);
+                    self.write_mark(volume, mark, MarkState::Free);
                 }
                 Ok(false)
             }
@@ -216,26 +184,22 @@ impl<'a> Planner<'a> {
     }
 
     /// Reads the PV that a mark may name, once for each mark.
-    fn search_pv(&mut self, class: &Class, path: &HostPath, mark: String) {
-        let entry = path.child_of(&class.host_dir);
-        let is_running = self.snapshot.writing.contains(path.as_str());
-        if let Some(entry) = entry.filter(|_| !is_running) {
+    fn search_pv(&mut self, volume: FoundVolume<'_>, mark: String) {
+        let (path, class) = (volume.path(), &volume.class.name);
+        if !self.snapshot.writing.contains(path.as_str()) {
             let names = [pv_name, pv_name_on_collision];
-            self.plan.actions.push(Action::FindPv(PvSearch {
-                path: path.clone(),
-                names: names.map(|name| name(entry, &self.node.name, &class.name)),
-                mark,
-            }));
+            let names = names.map(|name| name(volume.entry, &self.node.name, class));
+            let search = PvSearch { path, names, mark };
+            self.plan.actions.push(Action::FindPv(search));
         }
     }
 
     /// The key in the ProcTable of the cleanup of a volume without a PV, if it has to be cleaned.
-    fn orphan(&self, path: &HostPath, candidate: &Candidate) -> Option<Tenancy> {
+    fn orphan(&self, volume: FoundVolume<'_>) -> Option<Tenancy> {
+        let candidate = volume.candidate;
         let found = &candidate.mark.on_disk;
-        let cluster = self
-            .settings
-            .judges(candidate)
-            .filter(|_| found.has_past())?;
+        let cluster = self.settings.judges(candidate);
+        let cluster = cluster.filter(|_| found.has_past())?;
         let pv_uid = match pv_uid_of(found) {
             "" => candidate.identity.hash(),
             uid => uid.to_owned(),
@@ -243,7 +207,7 @@ impl<'a> Planner<'a> {
         // Its PV may name another path, from which the disk was moved.
         let identity = &candidate.identity;
         let recorded = self.occupied.recorded_on(&identity.text);
-        let has_pv = self.by_path.contains_key(path)
+        let has_pv = self.by_path.contains_key(&volume.path())
             || self.by_uid.contains_key(pv_uid.as_str())
             || (recorded.is_some() && !identity.weak);
         let is_searched = || self.snapshot.searched.contains(&key(found));
@@ -256,16 +220,10 @@ impl<'a> Planner<'a> {
     }
 
     /// The volumes without a PV that have to be cleaned, each with the key of its cleanup.
-    pub(super) fn orphans(&self) -> Vec<(Tenancy, &'a Arc<Class>, &'a str, &'a Candidate)> {
-        let mut orphans = Vec::new();
-        for class in self.settings.config.classes.values() {
-            let observation = self.snapshot.observed.get(&class.name);
-            for (entry, candidate) in observation.into_iter().flat_map(Observation::volumes) {
-                let tenancy = self.orphan(&class.host_dir.join(entry), candidate);
-                orphans.extend(tenancy.map(|it| (it, class, entry, candidate)));
-            }
-        }
-        orphans
+    pub(super) fn orphans(&self) -> Vec<(Tenancy, FoundVolume<'a>)> {
+        let orphans = self.volumes();
+        let orphans = orphans.filter_map(|volume| Some((self.orphan(volume)?, volume)));
+        orphans.collect()
     }
 
     /// Cleans the volumes whose cleanup lost its PV, and those for which an operator consents.
@@ -273,25 +231,22 @@ impl<'a> Planner<'a> {
         if self.plan.paused {
             return;
         }
-        for (tenancy, class, entry, candidate) in self.orphans() {
-            let path = class.host_dir.join(entry);
-            let (uid, identity) = (&tenancy.pv_uid, &candidate.identity.text);
-            let Some(pv) = PvView::deleted(uid, &class.name, &path, identity) else {
+        for (tenancy, volume) in self.orphans() {
+            let (path, identity) = (volume.path(), &volume.candidate.identity);
+            let (uid, class) = (&tenancy.pv_uid, &volume.class.name);
+            let Some(pv) = PvView::deleted(uid, class, &path, &identity.text) else {
                 continue;
             };
-            let mut order = self.clean_order(pv, class, entry, candidate);
+            let mut order = self.clean_order(pv, volume);
             let is_blocked = self.cleaning.contains(&path)
                 || self.with_job.contains(&path)
-                || self.is_being_created(&path, &candidate.identity);
+                || self.is_being_created(&path, identity);
             let found = self.snapshot.cleanups.get(&tenancy);
             let now = self.snapshot.now;
             if is_blocked || !found.is_none_or(|it| it.is_attempt_due(now, order.basis)) {
                 continue;
             }
-            order.orphan = Some(Orphan {
-                node: self.node.name.clone(),
-                mark: candidate.mark.on_disk.clone(),
-            });
+            order.orphan_on = Some(self.node.name.clone());
             self.due.push(order);
         }
     }

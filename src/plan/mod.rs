@@ -31,18 +31,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::inventory::{Candidate, Observation};
+use crate::inventory::Observation;
 use crate::types::HostPath;
 use crate::view::{NodeView, PvView};
 
 pub use action::{
-    Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Orphan, Patch, PvDraft, PvSearch, Track,
-    Withdrawal,
+    Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Patch, PvDraft, PvSearch, Track, Withdrawal,
 };
 pub use cleanup::FOR_A_SLOT;
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
-pub use location::PvLocation;
+pub use location::{FoundVolume, PvLocation};
 pub use mark::{Agreement, NO_MARKS, agreement, mark_of};
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
@@ -191,14 +190,15 @@ impl<'a> Planner<'a> {
                 self.occupied.record(identity, pv);
             }
         }
-        for (path, candidate) in self.volumes() {
-            self.layers.insert(&path, &candidate.footprint);
+        for volume in self.volumes() {
+            let (path, footprint) = (volume.path(), &volume.candidate.footprint);
+            self.layers.insert(&path, footprint);
             let pv = self.by_path.get(&path).and_then(|pvs| pvs.first());
             let taken = pv.is_some() || self.cleaning.contains(&path);
             if taken && self.occupied.at(&path).is_none() {
                 self.occupied.insert(Occupant {
                     path,
-                    footprint: candidate.footprint.clone(),
+                    footprint: footprint.clone(),
                     pv: pv.map(|pv| pv.name.clone()),
                 });
             }
@@ -215,16 +215,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The volumes of all classes, with their paths.
-    fn volumes(&self) -> impl Iterator<Item = (HostPath, &'a Candidate)> + use<'a> {
+    /// The volumes of all classes.
+    fn volumes(&self) -> impl Iterator<Item = FoundVolume<'a>> + use<'a> {
         let observed = &self.snapshot.observed;
-        let classes = self.settings.config.classes.iter();
-        classes.flat_map(move |(name, class)| {
-            let volumes = observed
-                .get(name)
-                .into_iter()
-                .flat_map(Observation::volumes);
-            volumes.map(move |(entry, candidate)| (class.host_dir.join(entry), candidate))
+        let classes = self.settings.config.classes.values();
+        classes.flat_map(move |class| {
+            let observation = observed.get(&class.name).into_iter();
+            let volumes = observation.flat_map(Observation::volumes);
+            volumes.map(move |(entry, candidate)| FoundVolume::new(class, entry, candidate))
         })
     }
 

@@ -14,7 +14,8 @@ impl Planner<'_> {
     /// whole filesystem, and together they promise more than there is.
     pub(super) fn report_shared_filesystems(&mut self) {
         let mut sharing: BTreeMap<(DeviceNumber, u64), BTreeSet<String>> = BTreeMap::new();
-        for (path, candidate) in self.volumes() {
+        for volume in self.volumes() {
+            let (path, candidate) = (volume.path(), volume.candidate);
             let footprint = &candidate.footprint;
             if let Footprint::Filesystem { fs, .. } = footprint
                 && self.occupied.is_shared(*fs)

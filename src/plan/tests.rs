@@ -8,7 +8,7 @@ mod empty_only;
 mod identity;
 mod installations;
 mod jobs;
-mod kit;
+pub(super) mod kit;
 mod living;
 mod making;
 mod mark;

@@ -57,12 +57,13 @@ impl<'a> Planner<'a> {
         }
         self.finalizer(pv, location, &mut patch);
         self.installation(pv, location, &mut patch);
-        let stays = if let PvLocation::Volume(_, _, candidate) = location {
+        let stays = if let PvLocation::Volume(volume) = location {
+            let candidate = volume.candidate;
             let class = self.snapshot.storage_classes.get(&pv.class);
             let expandable = matches!(class, Some(Some(class)) if class.expandable);
             patch.capacity = capacity(pv, candidate, expandable);
             self.identity(pv, candidate, &mut patch)
-                && self.mark(pv, candidate, &mut patch)
+                && self.mark(pv, *volume, &mut patch)
                 && self.check_unique(pv, candidate)
                 && self.check_owners(pv, candidate)
         } else {
@@ -228,7 +229,7 @@ impl<'a> Planner<'a> {
     pub(super) fn adoption_patch(&self, pv: &'a PvView) -> Result<Patch, String> {
         let recorded = pv.identity.as_deref();
         let candidate = match self.locate(pv) {
-            PvLocation::Volume(_, _, candidate) => candidate,
+            PvLocation::Volume(volume) => volume.candidate,
             PvLocation::Outside(why) => return Err(why),
             _ => {
                 let forget = or_forget(recorded);

@@ -107,7 +107,7 @@ pub fn may_clean(
     if let Some(refusal) = elsewhere(pv, node) {
         return Err(refusal);
     }
-    let (PvLocation::Volume(class, _, candidate), Some(path)) = (location, pv.path()) else {
+    let (PvLocation::Volume(volume), Some(path)) = (location, pv.path()) else {
         let absence = absence(pv, location);
         return Err(match absence.reason {
             reasons::VOLUME_MISSING => Refusal {
@@ -117,6 +117,7 @@ pub fn may_clean(
             _ => absence,
         });
     };
+    let (class, candidate) = (volume.class, volume.candidate);
     if pv.mode != class.volume_mode
         || (pv.mode == VolumeMode::Block && candidate.kind != VolumeMode::Block)
     {

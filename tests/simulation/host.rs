@@ -188,8 +188,8 @@ impl Host for SimHost {
             self.goes_on().await;
             let mut state = self.world.lock();
             let disk = &mut state.disks[at];
-            let is_same = candidate(at, disk, false).identity == write.identity;
-            if !disk.is_present || !is_same || disk.mark != write.expected {
+            let is_same = candidate(at, disk, false).identity == write.candidate.identity;
+            if !disk.is_present || !is_same || disk.mark != write.candidate.mark.on_disk {
                 return Err(Obstacle::Unknown("it has changed since the scan".into()));
             }
             disk.mark = MarkOnDisk::Valid(write.mark.clone());

@@ -21,7 +21,7 @@ use crate::host::identity::Identity;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{Mark, MarkState, StateDir};
 use crate::plan::verdict::may_clean;
-use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
+use crate::plan::{ClassReport, FoundVolume, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, NodeView, Phase, PvView};
 use crate::wipe::method::Method;
@@ -137,7 +137,8 @@ impl<'a> Finder<'a> {
             "the PV of {path} has changed: run the command again"
         );
         if let Some(pv) = &pv {
-            let place = PvLocation::Volume(class, &entry.entry, &opened.candidate);
+            let volume = FoundVolume::new(class, &entry.entry, &opened.candidate);
+            let place = PvLocation::Volume(volume);
             may_clean(pv, &self.settings, &node, &place, &plan.occupied)
                 .map_err(|refusal| anyhow!("PV {}: {}", pv.name, refusal.message))?;
         }

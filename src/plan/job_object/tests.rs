@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{Class, from_files};
+use crate::plan::tests::kit::disk;
 use crate::types::VolumeMode;
 use crate::view::{JobView, PvView};
 use crate::wipe::method::Method;
@@ -40,13 +41,11 @@ fn order(settings: &Value) -> CleanOrder {
         method: Method::of(VolumeMode::Block, &class.cleaner),
         pv,
         class,
-        kind: VolumeMode::Block,
+        candidate: disk(1),
         job: None,
         cleaned_by: None,
-        capacity: 5,
-        rotational: std::collections::BTreeSet::new(),
         basis: 0,
-        orphan: None,
+        orphan_on: None,
         generation: 1,
     }
 }

@@ -219,14 +219,11 @@ fn an_order_says_all_that_the_cleaner_needs() {
     assert_eq!(order.pv, pv);
     assert_eq!(*order.class, class("fast"));
     assert_eq!(
-        (order.path.as_str(), order.kind),
+        (order.path.as_str(), order.candidate.kind),
         ("/mnt/fast/a", VolumeMode::Block)
     );
     assert_eq!(order.mount_path.to_string(), "/ours/fast/a");
-    assert_eq!(
-        (order.capacity, order.rotational),
-        (100 * GIB, rotating.rotational)
-    );
+    assert_eq!(order.candidate, rotating);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::kit::*;
 use crate::plan::verdict::may_clean;
-use crate::plan::{Action, Occupied, PvLocation};
+use crate::plan::{Action, FoundVolume, Occupied, PvLocation};
 use crate::types::VolumeMode;
 use crate::view::PvView;
 
@@ -126,7 +126,7 @@ fn nothing_of_another_installation_is_cleaned_before_it_is_taken_over() {
     let (world, class) = (ours(), std::sync::Arc::new(class("fast")));
     let (node, disk) = (world.snapshot.node.clone().unwrap(), fs(1));
     assert_eq!(disk.kind, VolumeMode::Filesystem);
-    let location = PvLocation::Volume(&class, "a", &disk);
+    let location = PvLocation::Volume(FoundVolume::new(&class, "a", &disk));
     let judge = |pv: PvView| {
         let verdict = may_clean(
             &pv,
