@@ -86,7 +86,7 @@ impl Actor {
         self.offer_checks.allow(&draft.path);
         let mut pv = draft.object.clone();
         for name in [first, second] {
-            pv.metadata.name = Some(name.clone());
+            pv["metadata"]["name"] = name.as_str().into();
             crash_point("create-pv");
             match self.context.cluster.create_pv(&pv).await {
                 Ok(view) => {

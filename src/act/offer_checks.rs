@@ -54,9 +54,8 @@ impl OfferChecks {
     pub fn refusals(&self) -> BTreeMap<HostPath, Refusal> {
         let refusals = self.lock();
         let refusals = refusals.iter();
-        refusals
-            .map(|(path, (_, refusal))| (path.clone(), refusal.clone()))
-            .collect()
+        let refusals = refusals.map(|(path, (_, it))| (path.clone(), it.clone()));
+        refusals.collect()
     }
 
     /// Inspects the draft's volume, unless it was refused a moment ago.

@@ -2,7 +2,6 @@
 //!
 //! Each write names the UID and the version of its PV, so that it never changes another PV or a newer version.
 
-use k8s_openapi::api::core::v1::PersistentVolume as FullPv;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -34,7 +33,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn create_pv(&self, pv: &FullPv) -> Result<PvView, ApiError> {
+    pub async fn create_pv(&self, pv: &Value) -> Result<PvView, ApiError> {
         let created = self.create::<PersistentVolume>(None, pv)?;
         Ok(PvView::from_api(&self.counted("create", created).await?))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, Toleration};
+use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
@@ -94,7 +94,7 @@ pub struct PvDraft {
     /// The mark that precedes the PV.
     pub mark: Option<MarkWrite>,
     /// The object, under the first name.
-    pub object: PersistentVolume,
+    pub object: Value,
 }
 
 /// A change of one PV's metadata and capacity, in one request that fails if the PV has changed since.

@@ -1,13 +1,9 @@
 //! DiscoverLocalVolumes: which entries of the discovery directories become PVs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    LocalVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
-    PersistentVolumeSpec, VolumeNodeAffinity,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
 
 use crate::config::Class;
 use crate::inventory::{Finding, Observation, Skip};
@@ -118,29 +114,26 @@ impl<'a> Planner<'a> {
 
     fn storage_class(&self, class: &Class) -> Result<&'a StorageClassView, Skip> {
         let name = &class.name;
-        let (reason, detail) = match self.snapshot.storage_classes.get(name) {
-            None => (
-                SkipReason::ClassMissing,
-                format!(
+        let found = self.snapshot.storage_classes.get(name);
+        let Some(Some(found)) = found else {
+            let detail = match found {
+                None => format!(
                     "the StorageClass {name:?} could not be read so far; the log has the cause"
                 ),
-            ),
-            Some(None) => (
-                SkipReason::ClassMissing,
-                format!("there is no StorageClass {name:?}; create it"),
-            ),
-            Some(Some(found)) => match &found.reclaim_policy {
-                ReclaimPolicy::Delete | ReclaimPolicy::Retain => return Ok(found),
-                policy => (
-                    SkipReason::ClassInvalid,
-                    format!(
-                        "the StorageClass {name:?} has reclaimPolicy {}, which local volumes cannot have; make it Delete or Retain",
-                        policy.as_str()
-                    ),
-                ),
-            },
+                Some(_) => format!("there is no StorageClass {name:?}; create it"),
+            };
+            return Err(Skip::new(SkipReason::ClassMissing, detail));
         };
-        Err(Skip::new(reason, detail))
+        match &found.reclaim_policy {
+            ReclaimPolicy::Delete | ReclaimPolicy::Retain => Ok(found),
+            policy => {
+                let detail = format!(
+                    "the StorageClass {name:?} has reclaimPolicy {}, which local volumes cannot have; make it Delete or Retain",
+                    policy.as_str()
+                );
+                Err(Skip::new(SkipReason::ClassInvalid, detail))
+            }
+        }
     }
 
     fn entry(
@@ -274,51 +267,49 @@ impl<'a> Planner<'a> {
                 mark.as_ref().map(|it| it.mark.token.clone()),
             ),
         ];
-        let annotations = annotations
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let annotations = annotations.into_iter();
+        let annotations = annotations.filter_map(|(key, value)| Some((key, value?)));
+        let annotations: BTreeMap<_, _> = annotations.collect();
         let mut name = pv_name(volume.entry, &node.name, &class.name);
         let second_name = pv_name_on_collision(volume.entry, &node.name, &class.name);
         if self.by_name.contains_key(name.as_str()) {
             name.clone_from(&second_name);
         }
-        let metadata = ObjectMeta {
-            name: Some(name.clone()),
-            labels: Some(labels),
-            annotations: Some(annotations.collect()),
-            finalizers: is_protected.then(|| vec![FINALIZER.into()]),
-            owner_references: config.set_pv_owner_ref.then(|| vec![node.as_owner()]),
-            ..ObjectMeta::default()
-        };
-        let own_node = NodeSelectorRequirement {
-            key: LABEL_HOSTNAME.into(),
-            operator: "In".into(),
-            values: Some(vec![node.hostname.clone()]),
-        };
-        let own_node = NodeSelectorTerm {
-            match_expressions: Some(vec![own_node]),
-            match_fields: None,
-        };
+        let own_node =
+            json!({ "key": LABEL_HOSTNAME, "operator": "In", "values": [node.hostname] });
+        let mut terms = vec![json!({ "matchExpressions": [own_node] })];
+        terms.extend(class.selector.iter().map(|term| json!(term)));
         let capacity = quantity::format(quantity::round_down(candidate.capacity));
-        let mount_options = Some(storage_class.mount_options.clone());
-        let spec = PersistentVolumeSpec {
-            access_modes: Some(vec![format!("{:?}", class.access_mode)]),
-            capacity: Some([("storage".into(), Quantity(capacity))].into()),
-            local: Some(LocalVolumeSource {
-                fs_type: class.fs_type.clone(),
-                path: volume.path().to_string(),
-            }),
-            mount_options: mount_options.filter(|options| !options.is_empty()),
-            node_affinity: Some(VolumeNodeAffinity {
-                required: Some(NodeSelector {
-                    node_selector_terms: [vec![own_node], class.selector.clone()].concat(),
-                }),
-            }),
-            persistent_volume_reclaim_policy: Some(policy.as_str().into()),
-            storage_class_name: Some(class.name.clone()),
-            volume_mode: Some(class.volume_mode.as_str().into()),
-            ..PersistentVolumeSpec::default()
-        };
+        let mut object = json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {
+                "name": name,
+                "labels": labels,
+                "annotations": annotations,
+            },
+            "spec": {
+                "accessModes": [format!("{:?}", class.access_mode)],
+                "capacity": { "storage": capacity },
+                "local": { "path": volume.path() },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": terms } },
+                "persistentVolumeReclaimPolicy": policy.as_str(),
+                "storageClassName": class.name,
+                "volumeMode": class.volume_mode,
+            },
+        });
+        if is_protected {
+            object["metadata"]["finalizers"] = json!([FINALIZER]);
+        }
+        if config.set_pv_owner_ref {
+            object["metadata"]["ownerReferences"] = json!([node.as_owner()]);
+        }
+        if !storage_class.mount_options.is_empty() {
+            object["spec"]["mountOptions"] = json!(storage_class.mount_options);
+        }
+        if let Some(fs_type) = &class.fs_type {
+            object["spec"]["local"]["fsType"] = json!(fs_type);
+        }
         PvDraft {
             name,
             second_name,
@@ -329,11 +320,7 @@ impl<'a> Planner<'a> {
             mount_path: volume.mount_path(),
             candidate: candidate.clone(),
             mark,
-            object: PersistentVolume {
-                metadata,
-                spec: Some(spec),
-                status: None,
-            },
+            object,
         }
     }
 

@@ -103,9 +103,9 @@ impl<'a> Planner<'a> {
         let PvLocation::Volume(volume) = location else {
             return false;
         };
-        let found = volume.candidate;
-        let (MarkOnDisk::Valid(mark), Some(_)) = (&found.mark.on_disk, self.settings.judges(found))
-        else {
+        let judged = self.settings.judges(volume.candidate);
+        let mark = volume.candidate.mark.on_disk.valid();
+        let Some(mark) = mark.filter(|_| judged.is_some()) else {
             return false;
         };
         if self.snapshot.creating.contains_key(&volume.path()) {

@@ -266,7 +266,7 @@ impl<'a> Planner<'a> {
         state: VolumeState,
         message: String,
     ) {
-        self.notice(&pv.reference(), reason, message.clone());
+        self.notice(pv, reason, message.clone());
         self.states.insert(&pv.name, (state, Some(message)));
     }
 

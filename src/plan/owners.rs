@@ -144,7 +144,7 @@ impl<'a> Planner<'a> {
             let message = format!(
                 "its disk is also that of PV {name} of node {node}; two tenants may use it; detach it from one node, and delete the PV of that node"
             );
-            self.notice(&pv.reference(), reasons::VOLUME_DUPLICATE, message);
+            self.notice(pv, reasons::VOLUME_DUPLICATE, message);
         }
         true
     }

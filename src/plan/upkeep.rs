@@ -162,9 +162,8 @@ impl<'a> Planner<'a> {
         let identity = Some(text.clone());
         patch.annotations.insert(ANNOTATION_IDENTITY, identity);
         label_identity(pv, candidate, patch);
-        patch
-            .events
-            .push((reasons::VOLUME_IDENTITY_RECORDED, event));
+        let reason = reasons::VOLUME_IDENTITY_RECORDED;
+        patch.events.push((reason, event));
         true
     }
 
@@ -188,7 +187,7 @@ impl<'a> Planner<'a> {
         let message = format!(
             "it {shares}; two tenants may use one disk, and neither PV will be cleaned; remove one of the two"
         );
-        self.notice(&pv.reference(), reasons::VOLUME_DUPLICATE, message);
+        self.notice(pv, reasons::VOLUME_DUPLICATE, message);
         true
     }
 
@@ -199,7 +198,7 @@ impl<'a> Planner<'a> {
         } else if candidate.read_only {
             let message =
                 "the volume is read-only; pods can read it, and it cannot be cleaned".to_owned();
-            self.notice(&pv.reference(), reasons::VOLUME_READ_ONLY, message);
+            self.notice(pv, reasons::VOLUME_READ_ONLY, message);
         }
     }
 

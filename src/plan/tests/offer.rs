@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume};
+use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::{Value, json};
 
 use super::kit::*;
@@ -33,10 +33,6 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn object(pv: Value) -> PersistentVolume {
-    serde_json::from_value(pv).unwrap()
-}
-
 fn own_node() -> Value {
     let host = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"] });
     json!({ "matchExpressions": [host] })
@@ -56,7 +52,9 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         mount_path: "/ours/fast/a".parse().unwrap(),
         candidate: fs(1),
         mark: None,
-        object: object(json!({
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
             "metadata": {
                 "name": pv_name("a", "node-1", "fast"),
                 "labels": { "kubernetes.io/hostname": "host-1" },
@@ -74,7 +72,7 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
                 "storageClassName": "fast",
                 "volumeMode": "Filesystem",
             },
-        })),
+        }),
     };
     assert_eq!(drafts(&world), [expected]);
 }
@@ -121,7 +119,9 @@ fn a_new_volume_is_offered_with_every_setting() {
         mount_path: "/ours/fast/a".parse().unwrap(),
         candidate: disk,
         mark: None,
-        object: object(json!({
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
             "metadata": {
                 "name": pv_name("a", "node-1", "fast"),
                 "labels": {
@@ -150,7 +150,7 @@ fn a_new_volume_is_offered_with_every_setting() {
                 "storageClassName": "fast",
                 "volumeMode": "Filesystem",
             },
-        })),
+        }),
     };
     assert_eq!(drafts(&world), [expected]);
 }
