@@ -66,9 +66,7 @@ impl<'a> Planner<'a> {
         self.label(pv, &mut patch);
         self.states
             .insert(&pv.name, (VolumeState::Due, Some("being adopted".into())));
-        if !self.is_busy(pv) {
-            self.patch(patch);
-        }
+        self.patch(pv, patch);
     }
 
     /// Reconciles a PV whose volume has to be cleaned.
@@ -230,9 +228,7 @@ impl<'a> Planner<'a> {
                     &pv.name,
                     (VolumeState::Foreign, Some("being taken over".into())),
                 );
-                if !self.is_busy(pv) {
-                    self.patch(patch);
-                }
+                self.patch(pv, patch);
             }
             // As with our own PVs: never while a claim uses it.
             Err(_) if consents_to_forget(pv) && (pv.never_used() || due(pv) != Due::No) => {

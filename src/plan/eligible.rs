@@ -63,8 +63,7 @@ impl Planner<'_> {
                 .and_then(|pv| pv.path())
                 .map_or("", HostPath::as_str)
         };
-        let recorded = self.occupied.recorded_on(&identity.text);
-        if let Some(pv) = recorded.filter(|_| !identity.weak) {
+        if let Some(pv) = self.occupied.recorded_on(identity, "") {
             let other = path_of(pv);
             let detail = format!(
                 "{path} is the volume of PV {pv}, which names {other}; mount it there again, or delete that PV"

@@ -59,9 +59,7 @@ impl<'a> Planner<'a> {
         );
         patch.events.push((reasons::VOLUME_ADOPTED, text));
         patch.annotations.insert(ANNOTATION_INSTALLATION, ours);
-        if !self.is_busy(pv) {
-            self.patch(patch);
-        }
+        self.patch(pv, patch);
     }
 
     /// Records our installation on a PV of ours that names none, as earlier versions made it. Another installation may

@@ -8,7 +8,8 @@ use crate::inventory::{Candidate, Finding, Observation, Skip};
 use crate::types::{HostPath, MountPath};
 use crate::view::PvView;
 
-use super::Settings;
+use super::verdict::Refusal;
+use super::{Settings, reasons};
 
 /// A volume that a scan found.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +58,8 @@ pub enum PvLocation<'a> {
     ClassInvalid,
     /// The PV's class is not in the configuration.
     ClassGone,
-    /// The PV's path is not a direct child of its class's directory, with the cause.
-    Outside(String),
+    /// The PV is not on this node, or its path is not a direct child of its class's directory.
+    Outside(Refusal),
 }
 
 impl<'a> PvLocation<'a> {
@@ -74,12 +75,16 @@ impl<'a> PvLocation<'a> {
                 None => Self::ClassGone,
             };
         };
+        let outside = |why: &str| {
+            let message = format!("{why}; it is not cleaned");
+            Self::Outside(Refusal::new(reasons::VOLUME_FAILED_DELETE, message))
+        };
         let path = match &pv.local_path {
             Ok(path) => path,
-            Err(why) => return Self::Outside(why.clone()),
+            Err(why) => return outside(why),
         };
         let Some(entry) = path.child_of(&class.host_dir) else {
-            return Self::Outside(format!(
+            return outside(&format!(
                 "its path {path} is not an entry of {}, the hostDir of its class {:?}",
                 class.host_dir, pv.class
             ));

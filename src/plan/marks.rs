@@ -205,11 +205,10 @@ impl<'a> Planner<'a> {
             uid => uid.to_owned(),
         };
         // Its PV may name another path, from which the disk was moved.
-        let identity = &candidate.identity;
-        let recorded = self.occupied.recorded_on(&identity.text);
+        let recorded = self.occupied.recorded_on(&candidate.identity, "");
         let has_pv = self.by_path.contains_key(&volume.path())
             || self.by_uid.contains_key(pv_uid.as_str())
-            || (recorded.is_some() && !identity.weak);
+            || recorded.is_some();
         let is_searched = || self.snapshot.searched.contains(&key(found));
         let is_orphan =
             !has_pv && is_searched() && self.unowned(candidate, cluster) == Unowned::Wipe;

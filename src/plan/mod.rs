@@ -229,7 +229,7 @@ impl<'a> Planner<'a> {
     /// Where a PV's volume is, according to the scan.
     fn locate(&self, pv: &'a PvView) -> PvLocation<'a> {
         if let Some(refusal) = verdict::elsewhere(pv, self.node) {
-            return PvLocation::Outside(refusal.message);
+            return PvLocation::Outside(refusal);
         }
         PvLocation::of(pv, self.settings, &self.snapshot.observed)
     }
@@ -270,8 +270,8 @@ impl<'a> Planner<'a> {
         self.states.insert(&pv.name, (state, Some(message)));
     }
 
-    fn patch(&mut self, patch: Patch) {
-        if !patch.is_empty() && !self.snapshot.writing.contains(&patch.pv.name) {
+    fn patch(&mut self, pv: &PvView, patch: Patch) {
+        if !patch.is_empty() && !self.is_busy(pv) {
             self.plan.actions.push(Action::Patch(patch));
         }
     }

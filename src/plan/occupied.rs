@@ -81,15 +81,11 @@ impl Occupied {
         pvs.push((pv.uid.clone(), pv.name.clone()));
     }
 
-    /// The name of a PV on which this identity is recorded. The result means nothing for a weak identity.
-    pub fn recorded_on(&self, identity: &str) -> Option<&str> {
-        self.recorded_on_another(identity, "")
-    }
-
-    /// The name of a PV of another UID than `uid` on which this identity is recorded. The result means nothing for a
-    /// weak identity.
-    pub fn recorded_on_another(&self, identity: &str, uid: &str) -> Option<&str> {
-        another(self.recorded.get(identity)?, uid)
+    /// The name of a PV of another UID than `uid` on which this identity is recorded; none for a weak identity, which
+    /// other storage may have.
+    pub fn recorded_on(&self, identity: &Identity, uid: &str) -> Option<&str> {
+        let pvs = self.recorded.get(&identity.text).filter(|_| !identity.weak);
+        another(pvs?, uid)
     }
 
     /// Adds a PV whose volume was not seen: only its recorded identity is known.

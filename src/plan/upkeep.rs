@@ -11,7 +11,7 @@ use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
 use super::verdict::{
-    PATH_IS_DIRECTORY, absence, consents_to_wipe, elsewhere, mismatch, or_forget, without_ours,
+    PATH_IS_DIRECTORY, absence, consents_to_wipe, mismatch, or_forget, without_ours, wrong_disk,
 };
 use super::{Patch, Planner, PvLocation, VolumeState, reasons};
 
@@ -76,8 +76,8 @@ impl<'a> Planner<'a> {
         let creating = &self.snapshot.creating;
         let is_outdated = self.settings.cluster.is_some()
             && pv.path().is_some_and(|path| creating.contains_key(path));
-        if stays && !is_outdated && !self.is_busy(pv) {
-            self.patch(patch);
+        if stays && !is_outdated {
+            self.patch(pv, patch);
         }
     }
 
@@ -119,8 +119,7 @@ impl<'a> Planner<'a> {
     /// Compares the recorded identity with the observed one. Returns `false` if the PV is withdrawn.
     fn identity(&mut self, pv: &'a PvView, candidate: &Candidate, patch: &mut Patch) -> bool {
         let (observed, text) = (&candidate.identity, &candidate.identity.text);
-        let owner = self.occupied.recorded_on_another(text, &pv.uid);
-        let belongs_to_another = !observed.weak && owner.is_some();
+        let belongs_to_another = self.occupied.recorded_on(observed, &pv.uid).is_some();
         let recorded = pv.identity.as_deref();
         let event = match recorded.map(|recorded| (recorded, compare(recorded, observed))) {
             Some((_, Match::Same)) => {
@@ -151,11 +150,8 @@ impl<'a> Planner<'a> {
                 let message = format!(
                     "another disk is at its path than the one it was made for: recorded {recorded:?}, found {text:?}; pods that use the PV may see other data; it will not be cleaned"
                 );
-                let (reason, state) = (
-                    reasons::VOLUME_IDENTITY_MISMATCH,
-                    VolumeState::IdentityMismatch,
-                );
-                self.problem(pv, reason, state, message);
+                let refusal = wrong_disk(message);
+                self.problem(pv, refusal.reason, refusal.state, refusal.message);
                 return true;
             }
         };
@@ -204,10 +200,6 @@ impl<'a> Planner<'a> {
 
     /// Reports a PV whose volume is not there. Returns `false` if the PV is withdrawn.
     fn report_absence(&mut self, pv: &'a PvView, location: &PvLocation<'a>) -> bool {
-        if let Some(refusal) = elsewhere(pv, self.node) {
-            self.problem(pv, refusal.reason, refusal.state, refusal.message);
-            return true;
-        }
         if matches!(location, PvLocation::Unknown | PvLocation::Volume(..)) {
             return true;
         }
@@ -229,7 +221,7 @@ impl<'a> Planner<'a> {
         let recorded = pv.identity.as_deref();
         let candidate = match self.locate(pv) {
             PvLocation::Volume(volume) => volume.candidate,
-            PvLocation::Outside(why) => return Err(why),
+            PvLocation::Outside(refusal) => return Err(refusal.message),
             _ => {
                 let forget = or_forget(recorded);
                 return Err(format!(

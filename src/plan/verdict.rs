@@ -59,7 +59,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(reason: &'static str, message: String) -> Self {
+    pub(super) fn new(reason: &'static str, message: String) -> Self {
         Self {
             reason,
             state: VolumeState::Refused,
@@ -214,11 +214,7 @@ pub(super) fn absence(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
             VolumeState::ClassGone,
             format!("its class {class:?} is no longer in the configuration, so no cleaning method is configured for it; put the class back, or clean the volume by hand, set the PV's reclaim policy to Retain and delete the PV"),
         ),
-        PvLocation::Outside(why) => (
-            reasons::VOLUME_FAILED_DELETE,
-            VolumeState::Refused,
-            format!("{why}; it is not cleaned"),
-        ),
+        PvLocation::Outside(refusal) => return refusal.clone(),
         PvLocation::Unknown | PvLocation::Volume(..) => (
             reasons::VOLUME_FAILED_DELETE,
             VolumeState::Due,
@@ -242,9 +238,7 @@ fn identity(
     let observed = &candidate.identity;
     let recorded = pv.identity.as_deref();
     let consent_used = consents_to_wipe(pv, &observed.text);
-    if !observed.weak
-        && let Some(other) = occupied.recorded_on_another(&observed.text, &pv.uid)
-    {
+    if let Some(other) = occupied.recorded_on(observed, &pv.uid) {
         // Consent does not help: it would be consent to wipe the other PV's data.
         return Err(wrong_disk(format!(
             "the disk at its path ({:?}) is the one of PV {other}; nothing was touched; put the right disk back, or delete PV {other} first if it is the wrong one",
@@ -300,7 +294,7 @@ pub(super) fn mismatch(what: &str, observed: &str, recorded: Option<&str>) -> Re
     ))
 }
 
-fn wrong_disk(message: String) -> Refusal {
+pub(super) fn wrong_disk(message: String) -> Refusal {
     Refusal {
         reason: reasons::VOLUME_IDENTITY_MISMATCH,
         state: VolumeState::IdentityMismatch,
