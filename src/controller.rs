@@ -218,25 +218,25 @@ impl Controller {
         // No await from here on, so that the snapshot is consistent.
         let jobs = self.jobs.jobs();
         let mut under_way = self.actor.in_flight.now();
-        let mut writing = std::mem::take(&mut under_way.names);
         let cleanups = self.context.table.view();
+        let cleaning = cleanups.values().filter(|it| it.is_active());
+        let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
         let (mut pvs, mut back_off_ends) = (None, None);
         if let Some(cache) = &mut self.pvs {
             let (names, first_ends) = cache.expectations.backing_off();
-            writing.extend(names);
+            under_way.names.extend(names);
             let first_ends = first_ends.map(|left| left.max(BACK_OFF_PAUSE));
             back_off_ends = first_ends.map(|left| self.context.table.now() + left);
             pvs = cache.views();
         }
         let others = pvs.as_deref().map(|pvs| self.actor.owner_checks.now(pvs));
         if let Some(pvs) = &pvs {
-            let cleaning = cleanups.values().filter(|it| it.is_active());
             // The contents of a volume with an unused PV of an earlier version decide whether the PV is adopted.
             let has_marks = self.settings.cluster.is_some();
             let is_read = |pv: &&PvView| has_marks && pv.offer.is_none() && pv.never_used();
             let paths = pvs.iter().filter(|pv| !is_read(pv));
             let paths = paths.filter_map(PvView::path);
-            let taken = paths.chain(cleaning.map(|it| &it.path)).cloned().collect();
+            let taken = paths.chain(&cleaning).cloned().collect();
             self.inventory.set_taken(&taken);
         }
         if let (Some(node), Some(pvs)) = (&node, &pvs) {
@@ -247,8 +247,6 @@ impl Controller {
         }
         let mut changed = self.actor.in_flight.take_marked();
         // A cleanup writes marks, too.
-        let cleaning = cleanups.values().filter(|it| it.is_active());
-        let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
         changed.extend(self.cleaning.difference(&cleaning).cloned());
         self.cleaning = cleaning;
         if self.settings.cluster.is_some() {
@@ -268,7 +266,7 @@ impl Controller {
             cleanups,
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.context.jobs),
-            writing,
+            writing: under_way.names,
             back_off_ends,
             creating: under_way.creating,
             others: others.unwrap_or_default(),

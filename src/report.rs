@@ -59,29 +59,21 @@ impl Reporter {
     }
 
     fn event(&self, type_: EventType, about: &About, reason: &str, action: &str, note: &str) {
+        let object = |kind: &str, name: &str, uid: Option<&String>| ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some(kind.into()),
+            name: Some(name.into()),
+            uid: uid.cloned(),
+            ..ObjectReference::default()
+        };
         let regarding = match about {
             About::Pod => self.pod.clone(),
             // The kubelet's own events name the Node so.
-            About::Node(name) => ObjectReference {
-                kind: Some("Node".into()),
-                name: Some(name.clone()),
-                uid: Some(name.clone()),
-                ..ObjectReference::default()
-            },
-            About::Pv(name, uid) => ObjectReference {
-                api_version: Some("v1".into()),
-                kind: Some("PersistentVolume".into()),
-                name: Some(name.clone()),
-                uid: Some(uid.clone()),
-                ..ObjectReference::default()
-            },
+            About::Node(name) => object("Node", name, Some(name)),
+            About::Pv(name, uid) => object("PersistentVolume", name, Some(uid)),
             About::Claim(claim) => ObjectReference {
-                api_version: Some("v1".into()),
-                kind: Some("PersistentVolumeClaim".into()),
                 namespace: Some(claim.namespace.clone()),
-                name: Some(claim.name.clone()),
-                uid: claim.uid.clone(),
-                ..ObjectReference::default()
+                ..object("PersistentVolumeClaim", &claim.name, claim.uid.as_ref())
             },
         };
         let note = printable(note);

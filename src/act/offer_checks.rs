@@ -71,10 +71,8 @@ impl OfferChecks {
         let (path, identity) = (&draft.path, draft.candidate.identity.text.clone());
         let before = self.lock().get(path).cloned();
         let before = before.filter(|(_, refusal)| refusal.identity == identity);
-        if before
-            .as_ref()
-            .is_some_and(|(due, _)| Instant::now() < *due)
-        {
+        let is_recent = |(due, _): &(Instant, Refusal)| Instant::now() < *due;
+        if before.as_ref().is_some_and(is_recent) {
             return Err(Refused { is_new: false });
         }
         let Some(skip) = self.inspect(draft, &identity, config, facts).await else {
@@ -128,10 +126,8 @@ impl OfferChecks {
 
 fn skip(path: &HostPath, kind: VolumeMode, obstacle: &Obstacle) -> Skip {
     let (reason, remedy) = match obstacle {
-        Obstacle::InUse { .. } => match kind {
-            VolumeMode::Block => (SkipReason::DeviceInUse, ""),
-            VolumeMode::Filesystem => (SkipReason::VolumeInUse, ""),
-        },
+        Obstacle::InUse { .. } if kind == VolumeMode::Block => (SkipReason::DeviceInUse, ""),
+        Obstacle::InUse { .. } => (SkipReason::VolumeInUse, ""),
         Obstacle::Nested(_) => (SkipReason::NestedVolume, "; take one of the two away"),
         Obstacle::System(_) => (SkipReason::SystemStorage, "; take the entry away"),
         Obstacle::NotLocal(_) => (SkipReason::NotLocal, "; take the entry away"),
