@@ -1,7 +1,9 @@
 //! The writes in flight. Passes ignore their objects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::plan::PvDraft;
 use crate::types::HostPath;
@@ -29,17 +31,17 @@ pub struct InFlight {
 impl InFlightWrites {
     /// The current set. Read it before the PVs: a PV that is created in between is then in one of both.
     pub fn now(&self) -> InFlight {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     /// Records that the mark of a volume was written.
     pub(super) fn mark_written(&self, path: &HostPath) {
-        self.lock().marked.insert(path.clone());
+        self.0.lock().marked.insert(path.clone());
     }
 
     /// Records that the PV of a mark was searched.
     pub(super) fn searched(&self, mark: String) {
-        let searched = &mut self.lock().searched;
+        let searched = &mut self.0.lock().searched;
         if searched.len() >= MAX_SEARCHED {
             searched.clear();
         }
@@ -48,12 +50,12 @@ impl InFlightWrites {
 
     /// The volumes whose marks were written since the last call. A scan from before must not be judged.
     pub fn take_marked(&self) -> BTreeSet<HostPath> {
-        std::mem::take(&mut self.lock().marked)
+        std::mem::take(&mut self.0.lock().marked)
     }
 
     /// Adds a name, and the path of a PV to create, until the guard is dropped. `None` if either is in flight already.
     pub(super) fn enter(&self, name: &str, new: Option<&PvDraft>) -> Option<InFlightGuard> {
-        let mut in_flight = self.lock();
+        let mut in_flight = self.0.lock();
         let is_creating = new.is_some_and(|draft| in_flight.creating.contains_key(&draft.path));
         if is_creating || !in_flight.names.insert(name.to_owned()) {
             return None;
@@ -66,10 +68,6 @@ impl InFlightWrites {
         let (writes, name) = (self.clone(), name.to_owned());
         Some(InFlightGuard { writes, name, path })
     }
-
-    fn lock(&self) -> MutexGuard<'_, InFlight> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Removes its entry from the set when it is dropped.
@@ -81,7 +79,7 @@ pub(super) struct InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        let mut in_flight = self.writes.lock();
+        let mut in_flight = self.writes.0.lock();
         in_flight.names.remove(&self.name);
         if let Some(path) = &self.path {
             in_flight.creating.remove(path);

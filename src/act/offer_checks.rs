@@ -7,9 +7,10 @@
 //! such a device.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -52,7 +53,7 @@ impl OfferChecks {
 
     /// The volumes that must not be offered, with the reasons.
     pub fn refusals(&self) -> BTreeMap<HostPath, Refusal> {
-        let refusals = self.lock();
+        let refusals = self.refusals.lock();
         let refusals = refusals.iter();
         let refusals = refusals.map(|(path, (_, it))| (path.clone(), it.clone()));
         refusals.collect()
@@ -69,7 +70,7 @@ impl OfferChecks {
         facts: &PassFacts,
     ) -> Result<(), Refused> {
         let (path, identity) = (&draft.path, draft.candidate.identity.text.clone());
-        let before = self.lock().get(path).cloned();
+        let before = self.refusals.lock().get(path).cloned();
         let before = before.filter(|(_, refusal)| refusal.identity == identity);
         let is_recent = |(due, _): &(Instant, Refusal)| Instant::now() < *due;
         if before.as_ref().is_some_and(is_recent) {
@@ -86,7 +87,7 @@ impl OfferChecks {
     /// Records that the draft's volume must not be offered for this time.
     pub(super) fn refuse(&self, draft: &PvDraft, skip: Skip, pause: Duration) {
         let (now, identity) = (Instant::now(), draft.candidate.identity.text.clone());
-        let mut refusals = self.lock();
+        let mut refusals = self.refusals.lock();
         refusals.retain(|_, (due, _)| now < *due + REFUSAL_TTL);
         let refusal = Refusal { identity, skip };
         refusals.insert(draft.path.clone(), (now + pause, refusal));
@@ -94,7 +95,7 @@ impl OfferChecks {
 
     /// Records that the volume at a path is offered.
     pub(super) fn allow(&self, path: &HostPath) {
-        self.lock().remove(path);
+        self.refusals.lock().remove(path);
     }
 
     /// Why the volume must not be offered. The inventory may be some seconds old, so it is identified again.
@@ -117,10 +118,6 @@ impl OfferChecks {
             }
             Err(obstacle) => Some(skip(path, draft.candidate.kind, &obstacle)),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<HostPath, (Instant, Refusal)>> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Lists the PVs of other nodes with the identities of ours, before a PV is created and once it exists.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -38,7 +39,7 @@ impl OwnerChecks {
     pub fn now(&self, pvs: &[PvView]) -> BTreeMap<String, OtherPvs> {
         let hashes = pvs.iter().filter_map(|pv| pv.identity_hash.as_ref());
         let keys: BTreeSet<_> = pvs.iter().map(|pv| &pv.uid).chain(hashes).collect();
-        let (mut entries, now) = (self.lock(), Instant::now());
+        let (mut entries, now) = (self.0.lock(), Instant::now());
         entries.retain(|key, _| keys.contains(key));
         let known = entries.iter().map(|(key, (found, due))| {
             let is_due = due.is_some_and(|due| due <= now);
@@ -49,7 +50,7 @@ impl OwnerChecks {
     }
 
     fn record(&self, query: &OwnerQuery, found: OtherPvs) {
-        let mut entries = self.lock();
+        let mut entries = self.0.lock();
         let pause = match entries.contains_key(&query.key) {
             _ if !found.owners.is_empty() => OWNED_PAUSE,
             true => FREE_PAUSE,
@@ -58,10 +59,6 @@ impl OwnerChecks {
         let is_listed_again = query.identity.is_unique;
         let due = is_listed_again.then(|| Instant::now() + pause);
         entries.insert(query.key.clone(), (found, due));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,10 +5,11 @@
 //! expected and are read every minute.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::ListParams;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
@@ -82,13 +83,9 @@ fn version(view: &PvView) -> u64 {
 }
 
 impl Expectations {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Applies pending expectations to the watched PVs, and drops those that the watch shows.
     pub(super) fn apply_to(&self, views: &mut BTreeMap<String, PvView>) {
-        let expected = &mut self.lock().expected;
+        let expected = &mut self.state.lock().expected;
         expected.retain(|name, expected| expected.is_pending(views.get(name)));
         for (name, expected) in expected {
             match &expected.view {
@@ -101,7 +98,7 @@ impl Expectations {
     /// Whether a PV has changed or was deleted since this version.
     pub fn has_changed(&self, pv: &PvRef) -> bool {
         let watched = self.watched(&pv.name);
-        let state = self.lock();
+        let state = self.state.lock();
         let now = match state.expected.get(&pv.name) {
             Some(expected) if expected.is_pending(watched.as_ref()) => expected.view.as_ref(),
             _ => watched.as_ref(),
@@ -128,7 +125,7 @@ impl Expectations {
     fn record(&self, pv: &PvRef, view: Option<PvView>, pause: Duration) {
         let (uid, read_at) = (pv.uid.clone(), Instant::now() + pause);
         let expected = Expected { uid, view, read_at };
-        self.lock().expected.insert(pv.name.clone(), expected);
+        self.state.lock().expected.insert(pv.name.clone(), expected);
     }
 
     /// Records a PV that has left the watch, and has it read: it was deleted, or has lost the hostname label.
@@ -137,7 +134,7 @@ impl Expectations {
     }
 
     fn expected(&self, name: &str) -> Option<Expected> {
-        self.lock().expected.get(name).cloned()
+        self.state.lock().expected.get(name).cloned()
     }
 
     /// Reads the PVs that the watch does not show as expected, until it is dropped.
@@ -152,7 +149,7 @@ impl Expectations {
     }
 
     fn due(&self, now: Instant) -> Vec<PvRef> {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_due = |(name, it): &(&String, &Expected)| {
             it.read_at <= now && it.is_pending(self.watched(name).as_ref())
         };
@@ -174,14 +171,14 @@ impl Expectations {
 
     /// Drops what is expected of a PV that was deleted.
     pub fn forget(&self, uid: &str) {
-        self.lock().expected.retain(|_, it| it.uid != uid);
+        self.state.lock().expected.retain(|_, it| it.uid != uid);
     }
 
     /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer
     /// reverts them.
     pub fn wrote(&self, pv: &PvRef) -> bool {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let writes = state.writes.entry(pv.uid.clone()).or_default();
         writes.retain(|at| now.duration_since(*at) < WRITES_PERIOD);
         writes.push(now);
@@ -196,7 +193,7 @@ impl Expectations {
     /// Records that a write to this PV or Job failed: with a transient error, or for a longer time. Returns whether it is
     /// the first one to be tried again.
     pub fn back_off(&self, name: &str, is_passing: bool) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (failures, until) = state
             .failed
             .entry(name.to_owned())
@@ -214,7 +211,7 @@ impl Expectations {
 
     /// The PVs and Jobs that back off after a failed write, and how long the first of them still does.
     pub fn backing_off(&self) -> (BTreeSet<String>, Option<Duration>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let now = Instant::now();
         state.writes.retain(|_, writes| {
             let latest = writes.last();
@@ -311,7 +308,7 @@ mod tests {
         }
         let later = seen(&expectations, Some(view("11")));
         assert_eq!(later.as_deref(), Some("11"));
-        assert!(expectations.lock().expected.is_empty());
+        assert!(expectations.state.lock().expected.is_empty());
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! The cache of the PVs that concern this node.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::Api;
 use kube::runtime::watcher::Config;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -56,7 +57,7 @@ impl PvCache {
         let changed = move |gone: Vec<PvView>| {
             for pv in gone {
                 if pv.deleting {
-                    let mut ended = deleted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut ended = deleted.lock();
                     let offer = pv.offer.clone().filter(|_| pv.had_no_tenant());
                     if ended.len() < MAX_ENDED {
                         ended.extend(offer);
@@ -90,8 +91,7 @@ impl PvCache {
     /// The offers of the PVs that were deleted unused, as the watch has shown. Only that is proof: a PV that is missing
     /// from a list may have been used.
     pub fn ended(&self) -> BTreeSet<String> {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.clone()
+        self.ended.lock().clone()
     }
 
     /// Lists the PVs without our label in these directories of the node, in the background, once for each set of
@@ -123,7 +123,6 @@ impl PvCache {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::Duration;
 
     use axum::Router;
@@ -150,7 +149,7 @@ mod tests {
                 let expired = json!({ "status": "Failure", "reason": "Expired", "code": 410 });
                 (StatusCode::OK, json!({ "type": "ERROR", "object": expired }))
             } else {
-                let mut lists = lists.lock().unwrap();
+                let mut lists = lists.lock();
                 *lists += 1;
                 let items = if *lists == 1 { vec![pv.clone()] } else { Vec::new() };
                 let metadata = json!({ "resourceVersion": "7" });

@@ -3,10 +3,10 @@
 //! They are only reported: requests are still sent and retried.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::core::Status;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The remedy for a missing permission, as the end of a message.
@@ -48,7 +48,7 @@ impl Permissions {
 
     /// Each permission that was ever denied, with the API server's message if it is denied now.
     pub fn seen(&self) -> Vec<(Permission, Option<String>)> {
-        let seen = self.lock();
+        let seen = self.0.lock();
         let seen = seen.iter().map(|(permission, denial)| {
             let is_watch = permission.1 == "watch";
             let denial = denial.as_ref();
@@ -61,20 +61,16 @@ impl Permissions {
     /// Records a denied request.
     pub fn denied(&self, resource: &'static str, verb: &'static str, message: String) {
         let now = Instant::now();
-        let mut seen = self.lock();
+        let mut seen = self.0.lock();
         let denial = seen.entry((resource, verb)).or_default();
         denial.get_or_insert((message, now)).1 = now;
     }
 
     /// Records that the API server accepted such a request.
     pub fn granted(&self, resource: &'static str, verb: &'static str) {
-        if let Some(denial) = self.lock().get_mut(&(resource, verb)) {
+        if let Some(denial) = self.0.lock().get_mut(&(resource, verb)) {
             *denial = None;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Permission, Option<(String, Instant)>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

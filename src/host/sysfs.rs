@@ -9,7 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use super::ioctl::LoopBacking;
 use super::mounts::DeviceNumber;
@@ -107,13 +109,12 @@ impl Sysfs {
         number: DeviceNumber,
         above: &[DeviceNumber],
     ) -> io::Result<Arc<DeviceFacts>> {
-        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(facts) = seen().get(&number) {
+        if let Some(facts) = self.seen.lock().get(&number) {
             return Ok(Arc::clone(facts));
         }
         // Not locked meanwhile: a read that hangs on a dead disk must not block other reads.
         let facts = Arc::new(self.read_device(number, above)?);
-        seen().insert(number, Arc::clone(&facts));
+        self.seen.lock().insert(number, Arc::clone(&facts));
         Ok(facts)
     }
 

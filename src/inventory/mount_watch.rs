@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
@@ -45,20 +46,16 @@ impl Concern {
 pub(super) struct MountWatch(Mutex<Vec<Concern>>);
 
 impl MountWatch {
-    fn concerns(&self) -> MutexGuard<'_, Vec<Concern>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Replaces the concern of a scanner. A change that its scan has seen may notify it once more.
     pub(super) fn set(&self, concern: Concern) {
-        let mut concerns = self.concerns();
+        let mut concerns = self.0.lock();
         concerns.retain(|it| it.changed.strong_count() > 0 && !it.changed.ptr_eq(&concern.changed));
         concerns.push(concern);
     }
 
     /// The path of a directory without links, if it was scanned.
     pub(super) fn real_dir(&self, dir: &Path) -> PathBuf {
-        let concerns = self.concerns();
+        let concerns = self.0.lock();
         let scanned = concerns.iter().find(|it| it.dirs[0] == dir);
         scanned.map_or(dir, |it| &it.dirs[1]).to_owned()
     }
@@ -66,7 +63,7 @@ impl MountWatch {
     /// Notifies the classes that changed mounts concern. Returns whether there are any.
     fn notify(&self, mounts: &[Mount]) -> bool {
         let mut any = false;
-        for concern in self.concerns().iter() {
+        for concern in self.0.lock().iter() {
             if let Some(changed) = concern.changed.upgrade()
                 && mounts.iter().any(|mount| concern.includes(mount))
             {
