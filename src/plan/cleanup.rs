@@ -37,9 +37,7 @@ fn is_in_the_way(
 ) -> Option<&'static str> {
     let has_jobs = order.job.is_some();
     // A Job without a date is old.
-    let age = job
-        .created_at
-        .map(|created_at| date.duration_since(created_at));
+    let age = job.created_at.map(|at| date.duration_since(at));
     let is_old = age.is_none_or(|age| age >= JOB_TEMPLATE_GRACE);
     match &job.state {
         _ if job.deleting => Some("which is being deleted"),
@@ -307,10 +305,7 @@ impl<'a> Planner<'a> {
     /// Gives the slots to the oldest releases.
     pub(super) fn start_cleanups(&mut self) {
         let mut due = std::mem::take(&mut self.due);
-        due.sort_by(|a, b| {
-            let age = |order: &CleanOrder| order.pv.released_at;
-            age(a).cmp(&age(b)).then_with(|| a.pv.name.cmp(&b.pv.name))
-        });
+        due.sort_by_cached_key(|order| (order.pv.released_at, order.pv.name.clone()));
         for order in due {
             if self.slots.take(&order.candidate.rotational) {
                 self.plan.actions.push(Action::Clean(Box::new(order)));

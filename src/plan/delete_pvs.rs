@@ -146,7 +146,7 @@ impl<'a> Planner<'a> {
     fn basis(&self, pv: &PvView, location: &PvLocation<'a>) -> u64 {
         let found = location.candidate();
         let found = found.map(|it| (&it.identity.text, it.read_only, &it.in_use));
-        let (policy, job) = (pv.policy.as_str(), self.failed_job(pv));
+        let (policy, job) = (&pv.policy, self.failed_job(pv));
         let mut hasher = DefaultHasher::new();
         let generation = self.settings.generation;
         (generation, &pv.consent, policy, pv.phase, job, found).hash(&mut hasher);
@@ -224,10 +224,8 @@ impl<'a> Planner<'a> {
     fn adopt(&mut self, pv: &'a PvView) {
         match self.adoption_patch(pv) {
             Ok(patch) => {
-                self.states.insert(
-                    &pv.name,
-                    (VolumeState::Foreign, Some("being taken over".into())),
-                );
+                let state = (VolumeState::Foreign, Some("being taken over".into()));
+                self.states.insert(&pv.name, state);
                 self.patch(pv, patch);
             }
             // As with our own PVs: never while a claim uses it.

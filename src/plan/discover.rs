@@ -129,7 +129,7 @@ impl<'a> Planner<'a> {
             policy => {
                 let detail = format!(
                     "the StorageClass {name:?} has reclaimPolicy {}, which local volumes cannot have; make it Delete or Retain",
-                    policy.as_str()
+                    json!(policy)
                 );
                 Err(Skip::new(SkipReason::ClassInvalid, detail))
             }
@@ -293,7 +293,7 @@ impl<'a> Planner<'a> {
                 "capacity": { "storage": capacity },
                 "local": { "path": volume.path() },
                 "nodeAffinity": { "required": { "nodeSelectorTerms": terms } },
-                "persistentVolumeReclaimPolicy": policy.as_str(),
+                "persistentVolumeReclaimPolicy": policy,
                 "storageClassName": class.name,
                 "volumeMode": class.volume_mode,
             },

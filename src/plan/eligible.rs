@@ -57,12 +57,8 @@ impl Planner<'_> {
         }
         // No volume at that PV's path matched above, so the volume was moved here.
         let identity = &candidate.identity;
-        let path_of = |pv| {
-            self.by_name
-                .get(pv)
-                .and_then(|pv| pv.path())
-                .map_or("", HostPath::as_str)
-        };
+        let path_of = |pv| self.by_name.get(pv).and_then(|pv| pv.path());
+        let path_of = |pv| path_of(pv).map_or("", HostPath::as_str);
         if let Some(pv) = self.occupied.recorded_on(identity, "") {
             let other = path_of(pv);
             let detail = format!(

@@ -220,14 +220,9 @@ pub(super) fn describe(mark: &MarkOnDisk) -> String {
         MarkOnDisk::Absent => "it has no mark".to_owned(),
         MarkOnDisk::Unreadable { .. } => "its mark cannot be read".to_owned(),
         MarkOnDisk::Valid(mark) => {
-            let Mark {
-                pv_uid,
-                token,
-                cluster,
-                ..
-            } = mark;
-            let state = mark.state.as_str();
-            format!("its mark is {state}, of PV UID {pv_uid}, offer {token}, cluster {cluster}")
+            let (state, uid) = (mark.state.as_str(), &mark.pv_uid);
+            let (token, cluster) = (&mark.token, &mark.cluster);
+            format!("its mark is {state}, of PV UID {uid}, offer {token}, cluster {cluster}")
         }
     }
 }

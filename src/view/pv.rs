@@ -54,7 +54,7 @@ pub enum Phase {
 }
 
 /// `spec.persistentVolumeReclaimPolicy`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "Kubernetes' own words")]
 pub enum ReclaimPolicy {
     Delete,
@@ -63,18 +63,6 @@ pub enum ReclaimPolicy {
     /// An unknown policy.
     #[serde(untagged)]
     Other(String),
-}
-
-impl ReclaimPolicy {
-    /// The API's spelling.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Delete => "Delete",
-            Self::Retain => "Retain",
-            Self::Recycle => "Recycle",
-            Self::Other(text) => text,
-        }
-    }
 }
 
 /// `spec.claimRef`.
@@ -329,13 +317,10 @@ impl PvView {
             return Ownership::Foreign;
         };
         let name = provisioner_name(&node.name, &node.uid, node_name_only);
-        let on_node =
-            self.hostname_label.as_ref() == Some(&node.hostname) || self.is_local_to(node);
+        let is_labelled = self.hostname_label.as_ref() == Some(&node.hostname);
+        let on_node = is_labelled || self.is_local_to(node);
         let extends_bare = self.names_provisioner_of(node);
-        let is_this_node = by == name
-            || (node_name_only
-                && extends_bare
-                && self.hostname_label.as_ref() == Some(&node.hostname));
+        let is_this_node = by == name || (node_name_only && extends_bare && is_labelled);
         let manager = self.installation.as_deref();
         let is_other = manager.is_some() && manager != installation;
         match (is_this_node, extends_bare && on_node) {
