@@ -63,7 +63,8 @@ impl Actor {
 
     /// Starts all actions and does not wait for them.
     pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
-        let (facts, owners) = (PassFacts::default(), PassOwners::of(&actions));
+        let config = Arc::clone(&self.context.state.borrow().settings.config);
+        let (facts, owners) = (PassFacts::new(config), PassOwners::of(&actions));
         for action in actions {
             let this = self.clone();
             match action {

@@ -1,6 +1,5 @@
 //! Creates PVs. After an error, the next pass decides again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -34,9 +33,8 @@ impl Actor {
         };
         let (this, generation) = (self.clone(), self.generation());
         tokio::spawn(async move {
-            let config = Arc::clone(&this.context.state.borrow().settings.config);
             // Without a write permit: an unresponsive disk would hold it forever.
-            let checked = this.offer_checks.check(&draft, &config, &facts).await;
+            let checked = this.offer_checks.check(&draft, &facts).await;
             let is_current = this.generation() == generation;
             match checked {
                 Ok(()) if is_current => {

@@ -22,8 +22,7 @@ impl Actor {
         write: &MarkWrite,
         facts: &PassFacts,
     ) -> Result<(), String> {
-        let config = self.context.state.borrow().settings.config.clone();
-        let written = self.context.host.mark(write, &config, facts);
+        let written = self.context.host.mark(write, facts);
         let limit = match write.mark.state {
             MarkState::Used => USED_TIMEOUT,
             _ => TIMEOUT,

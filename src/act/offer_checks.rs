@@ -15,7 +15,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::cleanup::{Host, Obstacle, PassFacts};
-use crate::config::Config;
 use crate::inventory::Skip;
 use crate::plan::{PvDraft, Refusal};
 use crate::types::{HostPath, SkipReason, VolumeMode};
@@ -63,12 +62,7 @@ impl OfferChecks {
     ///
     /// # Errors
     /// [`Refused`]; the reason is among [`Self::refusals`].
-    pub(super) async fn check(
-        &self,
-        draft: &PvDraft,
-        config: &Arc<Config>,
-        facts: &PassFacts,
-    ) -> Result<(), Refused> {
+    pub(super) async fn check(&self, draft: &PvDraft, facts: &PassFacts) -> Result<(), Refused> {
         let (path, identity) = (&draft.path, draft.candidate.identity.text.clone());
         let before = self.refusals.lock().get(path).cloned();
         let before = before.filter(|(_, refusal)| refusal.identity == identity);
@@ -76,7 +70,7 @@ impl OfferChecks {
         if before.as_ref().is_some_and(is_recent) {
             return Err(Refused { is_new: false });
         }
-        let Some(skip) = self.inspect(draft, &identity, config, facts).await else {
+        let Some(skip) = self.inspect(draft, &identity, facts).await else {
             return Ok(());
         };
         let is_new = before.is_none_or(|(_, before)| before.skip != skip);
@@ -99,16 +93,10 @@ impl OfferChecks {
     }
 
     /// Why the volume must not be offered. The inventory may be some seconds old, so it is identified again.
-    async fn inspect(
-        &self,
-        draft: &PvDraft,
-        identity: &str,
-        config: &Arc<Config>,
-        facts: &PassFacts,
-    ) -> Option<Skip> {
+    async fn inspect(&self, draft: &PvDraft, identity: &str, facts: &PassFacts) -> Option<Skip> {
         let _permit = self.permits.acquire().await;
         let path = &draft.path;
-        match self.host.inspect(draft, config, facts).await {
+        match self.host.inspect(draft, facts).await {
             Ok(it) if it.identity.text == identity && it.footprint == draft.candidate.footprint => {
                 None
             }

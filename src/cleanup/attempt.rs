@@ -44,13 +44,9 @@ async fn run(
         None => commit(context, order).await?,
     };
     if mark::is_free(&commit, volume.candidate()) {
-        let lock = volume.close();
         return Ok(Some(Wiped {
             order: commit.order,
-            clean: CleanVolume {
-                data_left: false,
-                lock,
-            },
+            lock: volume.close(),
             took: Duration::ZERO,
         }));
     }
@@ -65,18 +61,18 @@ async fn run(
     let clean = if let Some(job) = &order.cleaned_by {
         job::check_result(&commit, volume, context, job, progress).await?
     } else {
-        // Not before a Job is created: until it starts, it can be cancelled, and the data kept.
-        let volume = mark::begin(&commit, volume).await?;
         wipe(&commit, volume, context, progress).await?
     };
     let created_at = order.cleaned_by.as_ref().and_then(|job| job.created_at);
     let age = created_at.map(|at| context.cluster.now().duration_since(at));
     let took = age.and_then(|age| Duration::try_from(age).ok());
     let took = took.unwrap_or_else(|| begun.elapsed());
-    report_data_left(context, order, &clean);
+    if clean.data_left {
+        report_data_left(context, order);
+    }
     Ok(Some(Wiped {
         order: commit.order,
-        clean,
+        lock: clean.lock,
         took,
     }))
 }
@@ -136,9 +132,9 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
 }
 
 /// Reports that the next tenant can read data that is left on a raw device. Filesystem volumes do not expose it.
-fn report_data_left(context: &CleanupContext, order: &CleanOrder, clean: &CleanVolume) {
+fn report_data_left(context: &CleanupContext, order: &CleanOrder) {
     let class = &order.class;
-    if !clean.data_left || class.volume_mode != VolumeMode::Block {
+    if class.volume_mode != VolumeMode::Block {
         return;
     }
     let counter = &context.metrics.cleanup_data_left_total;

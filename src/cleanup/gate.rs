@@ -16,7 +16,7 @@ use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
-use super::{CleanupContext, Failure, LONG_USE, LockedVolume, Stop, mark};
+use super::{CleanupContext, Failure, LONG_USE, LockedVolume, PassFacts, Stop, mark};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -111,7 +111,7 @@ fn judge(
 }
 
 /// Abandons a check that hangs.
-pub(super) async fn with_timeout<T>(what: &str, check: impl Future<Output = T>) -> Result<T, Stop> {
+async fn with_timeout<T>(what: &str, check: impl Future<Output = T>) -> Result<T, Stop> {
     let checked = tokio::time::timeout(TIMEOUT, check).await;
     checked.map_err(|_| failed(format!("{what} did not answer for {TIMEOUT:?}")))
 }
@@ -275,8 +275,8 @@ async fn open(context: &CleanupContext, order: &CleanOrder) -> Result<Box<dyn Lo
             order.method, order.class.name
         )));
     }
-    let config = context.state.borrow().settings.config.clone();
-    let opened = with_timeout("the disk", context.host.open(order, &config)).await?;
+    let facts = PassFacts::new(context.state.borrow().settings.config.clone());
+    let opened = with_timeout("the disk", context.host.open(order, &facts)).await?;
     Ok(opened?)
 }
 

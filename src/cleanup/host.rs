@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use crate::config::{Class, Config};
 use crate::host::kubelet::KubeletDir;
-use crate::host::mark::{Mark, StateDir};
+use crate::host::mark::StateDir;
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
 use crate::plan::{CleanOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
@@ -25,30 +25,26 @@ use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::mark::write_mark;
 use super::volume::{Access, OpenVolume};
 
+/// The answer of a disk.
+pub type Look<'a, T> = BoxFuture<'a, Result<T, Obstacle>>;
+
+/// The end of a cleaner.
+pub type Cleaning<'a> = BoxFuture<'a, Result<CleanVolume, Failure>>;
+
 /// A machine.
 pub trait Host: Disks {
     /// Opens, locks and inspects a volume before its PV is created, and closes it.
-    fn inspect<'a>(
-        &'a self,
-        draft: &'a PvDraft,
-        config: &'a Arc<Config>,
-        facts: &'a PassFacts,
-    ) -> BoxFuture<'a, Result<Candidate, Obstacle>>;
+    fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate>;
 
     /// Opens, locks and inspects a volume that is to be cleaned.
     fn open<'a>(
         &'a self,
         order: &'a CleanOrder,
-        config: &'a Arc<Config>,
-    ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>>;
+        facts: &'a PassFacts,
+    ) -> Look<'a, Box<dyn LockedVolume>>;
 
     /// Writes the mark of a volume, unless the volume or its mark has changed since the scan.
-    fn mark<'a>(
-        &'a self,
-        write: &'a MarkWrite,
-        config: &'a Arc<Config>,
-        facts: &'a PassFacts,
-    ) -> BoxFuture<'a, Result<(), Obstacle>>;
+    fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()>;
 
     /// The kubelet's uses of a PV's volume.
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
@@ -59,22 +55,12 @@ pub trait LockedVolume: Debug + Send + Sync {
     /// What was opened.
     fn candidate(&self) -> &Candidate;
 
-    /// Writes its mark, durably.
-    fn mark(self: Box<Self>, mark: &Mark) -> BoxFuture<'_, Result<Box<dyn LockedVolume>, Failure>>;
-
-    /// Deletes the data, verifies that it is gone, and writes the mark `free`. A wipe that is cancelled may go on and keeps the lock.
-    fn wipe<'a>(
-        self: Box<Self>,
-        commit: &'a Commit,
-        progress: &'a Progress,
-    ) -> BoxFuture<'a, Result<CleanVolume, Failure>>;
+    /// Writes the mark of the commit, deletes the data, verifies that it is gone, and writes the mark `free`. The first
+    /// mark is durable before the first byte is deleted. A wipe that is cancelled may go on and keeps the lock.
+    fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a>;
 
     /// Verifies that a Job has wiped the device, and writes the mark `free`.
-    fn verify<'a>(
-        self: Box<Self>,
-        commit: &'a Commit,
-        progress: &'a Progress,
-    ) -> BoxFuture<'a, Result<CleanVolume, Failure>>;
+    fn verify<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a>;
 
     /// Closes the volume, and keeps its lock.
     fn close(self: Box<Self>) -> Lock;
@@ -103,9 +89,20 @@ pub struct KubeletUses {
     pub paths: Vec<PathBuf>,
 }
 
-/// The facts of the machine, read once for all volumes that one pass offers.
-#[derive(Clone, Debug, Default)]
-pub struct PassFacts(Arc<OnceCell<Result<Arc<NodeFacts>, String>>>);
+/// The facts of the machine, read once for all volumes that one pass offers, with the configuration of the pass.
+#[derive(Clone, Debug)]
+pub struct PassFacts {
+    config: Arc<Config>,
+    read: Arc<OnceCell<Result<Arc<NodeFacts>, String>>>,
+}
+
+impl PassFacts {
+    /// Facts that were not read.
+    pub fn new(config: Arc<Config>) -> Self {
+        let read = Arc::default();
+        Self { config, read }
+    }
+}
 
 /// The machine of this process.
 #[derive(Debug)]
@@ -121,13 +118,13 @@ impl LocalHost {
         Self { disks, kubelet }
     }
 
-    async fn facts(&self, config: &Config, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
+    async fn facts(&self, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
         // The directories are not touched: one may be on a disk that does not answer.
-        let dirs = discovery_dirs(config, |dir| self.disks.real_dir(dir));
+        let dirs = discovery_dirs(&facts.config, |dir| self.disks.real_dir(dir));
         let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
         let read = on_thread(move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new))
             .map(|read| read.map_err(|obstacle| obstacle.to_string()));
-        let read = facts.0.get_or_init(|| read).await;
+        let read = facts.read.get_or_init(|| read).await;
         read.clone().map_err(Obstacle::Unknown)
     }
 }
@@ -146,16 +143,11 @@ impl Disks for LocalHost {
 }
 
 impl Host for LocalHost {
-    fn inspect<'a>(
-        &'a self,
-        draft: &'a PvDraft,
-        config: &'a Arc<Config>,
-        facts: &'a PassFacts,
-    ) -> BoxFuture<'a, Result<Candidate, Obstacle>> {
+    fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate> {
         let (path, class) = (draft.mount_path.clone(), draft.class.clone());
         let kind = draft.candidate.kind;
         let look = async move {
-            let facts = self.facts(config, facts).await?;
+            let facts = self.facts(facts).await?;
             let open = move || OpenVolume::open(&path, &class, kind, Access::Offer, &facts);
             on_thread(move || open().map(|opened| opened.candidate)).await
         };
@@ -165,12 +157,12 @@ impl Host for LocalHost {
     fn open<'a>(
         &'a self,
         order: &'a CleanOrder,
-        config: &'a Arc<Config>,
-    ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>> {
+        facts: &'a PassFacts,
+    ) -> Look<'a, Box<dyn LockedVolume>> {
         let (path, kind) = (order.mount_path.clone(), order.candidate.kind);
         let (class, pv) = (order.class.name.clone(), order.pv.name.clone());
         let look = async move {
-            let facts = self.facts(config, &PassFacts::default()).await?;
+            let facts = self.facts(facts).await?;
             let open = move || {
                 let opened = OpenVolume::open(&path, &class, kind, Access::Clean, &facts)?;
                 report_mounts(&pv, &opened.volume, &facts.machine.mounts);
@@ -181,15 +173,10 @@ impl Host for LocalHost {
         look.boxed()
     }
 
-    fn mark<'a>(
-        &'a self,
-        write: &'a MarkWrite,
-        config: &'a Arc<Config>,
-        facts: &'a PassFacts,
-    ) -> BoxFuture<'a, Result<(), Obstacle>> {
+    fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()> {
         let write = write.clone();
         let work = async move {
-            let facts = self.facts(config, facts).await?;
+            let facts = self.facts(facts).await?;
             on_thread(move || write_mark(&write, &facts.machine)).await
         };
         work.boxed()

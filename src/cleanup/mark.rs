@@ -18,9 +18,8 @@ use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
 
 use super::blocking::blocking;
-use super::gate::with_timeout;
 use super::volume::Volume;
-use super::{CleanupContext, Commit, Failure, LockedVolume, Obstacle, Stop};
+use super::{CleanupContext, Commit, Failure, Obstacle};
 
 /// What the mark of a locked volume is found by.
 #[derive(Clone, Debug)]
@@ -150,19 +149,4 @@ pub(super) fn is_free(commit: &Commit, candidate: &Candidate) -> bool {
     let is_same = found.cluster == mark.cluster && found.pv_uid == mark.pv_uid;
     let is_its_disk = found.identity_hash == candidate.identity.hash();
     is_same && is_its_disk && found.state == MarkState::Free && commit.order.orphan_on.is_none()
-}
-
-/// Records that the wipe of a committed volume begins. The mark is durable before the first byte is deleted.
-///
-/// # Errors
-/// When it cannot be written.
-pub(super) async fn begin(
-    commit: &Commit,
-    volume: Box<dyn LockedVolume>,
-) -> Result<Box<dyn LockedVolume>, Stop> {
-    let Some(mark) = &commit.mark else {
-        return Ok(volume);
-    };
-    crash_point("mark-wiping");
-    Ok(with_timeout("the disk", volume.mark(mark)).await??)
 }

@@ -39,7 +39,9 @@ use crate::view::NodeView;
 use table::ProcTable;
 
 pub use commit::Commit;
-pub use host::{CleanVolume, Host, KubeletUses, LocalHost, Lock, LockedVolume, PassFacts};
+pub use host::{
+    CleanVolume, Cleaning, Host, KubeletUses, LocalHost, Lock, LockedVolume, Look, PassFacts,
+};
 pub use inspect::Obstacle;
 
 /// The latest state of the main loop, for the gate.

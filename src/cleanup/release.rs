@@ -8,7 +8,7 @@ use crate::metrics::{BY_JOB, BY_PROCESS, capacity_step};
 use crate::plan::verdict::without_ours;
 use crate::plan::{CleanOrder, reasons};
 
-use super::{CleanVolume, CleanupContext, Failure, Stop, job};
+use super::{CleanupContext, Failure, Lock, Stop, job};
 
 /// A volume that was wiped, verified and synced. Only a value of this type can be released, and only an attempt
 /// creates one.
@@ -18,7 +18,7 @@ use super::{CleanVolume, CleanupContext, Failure, Stop, job};
 pub struct Wiped {
     pub(super) order: CleanOrder,
     #[expect(dead_code, reason = "locked until it is dropped")]
-    pub(super) clean: CleanVolume,
+    pub(super) lock: Lock,
     /// How long it took.
     pub(super) took: Duration,
 }

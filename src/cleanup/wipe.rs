@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use nix::errno::Errno;
 
 use crate::crash::crash_point;
@@ -22,45 +21,25 @@ use crate::wipe::{tree, trim};
 use super::blocking::blocking;
 use super::external::external;
 use super::volume::{OpenVolume, Volume};
-use super::{CleanVolume, Commit, Failure, Lock, LockedVolume, job};
+use super::{CleanVolume, Cleaning, Commit, Failure, Lock, LockedVolume, job};
 
 impl LockedVolume for OpenVolume {
     fn candidate(&self) -> &Candidate {
         &self.candidate
     }
 
-    fn mark(self: Box<Self>, mark: &Mark) -> BoxFuture<'_, Result<Box<dyn LockedVolume>, Failure>> {
-        let mark = mark.clone();
-        let work = move || {
-            match self.marker.write(&self.lock, &mark) {
-                // A full filesystem that never had a mark: the wipe makes room for the next one.
-                Err(MarkError::NoPlace(why))
-                    if self.candidate.mark.on_disk == MarkOnDisk::Absent =>
-                {
-                    tracing::warn!(path = %self.marker.path, why, "the volume is cleaned without a mark");
-                }
-                written => written?,
-            }
-            Ok(self as Box<dyn LockedVolume>)
-        };
-        blocking(false, work).boxed()
-    }
-
-    fn wipe<'a>(
-        self: Box<Self>,
-        commit: &'a Commit,
-        progress: &'a Progress,
-    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+    fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let (order, mark) = (&commit.order, commit.mark.clone());
         let (pv, trim) = (&order.pv.name, order.class.trim);
-        self.clean(pv, &order.method, trim, mark, progress).boxed()
+        let wipe = async move {
+            let volume = self.begin(mark.clone()).await?;
+            let clean = volume.clean(pv, &order.method, trim, mark, progress);
+            clean.await
+        };
+        wipe.boxed()
     }
 
-    fn verify<'a>(
-        self: Box<Self>,
-        commit: &'a Commit,
-        progress: &'a Progress,
-    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+    fn verify<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let (method, progress) = (commit.order.method.clone(), progress.clone());
         let Self {
             volume,
@@ -93,6 +72,27 @@ impl LockedVolume for OpenVolume {
 }
 
 impl OpenVolume {
+    /// Records that the wipe begins. `None`: the volume can have no mark.
+    async fn begin(self, mark: Option<Mark>) -> Result<Self, Failure> {
+        let Some(mark) = mark else {
+            return Ok(self);
+        };
+        crash_point("mark-wiping");
+        let work = move || {
+            match self.marker.write(&self.lock, &mark) {
+                // A full filesystem that never had a mark: the wipe makes room for the next one.
+                Err(MarkError::NoPlace(why))
+                    if self.candidate.mark.on_disk == MarkOnDisk::Absent =>
+                {
+                    tracing::warn!(path = %self.marker.path, why, "the volume is cleaned without a mark");
+                }
+                written => written?,
+            }
+            Ok(self)
+        };
+        blocking(false, work).await
+    }
+
     /// Deletes the data, verifies that it is gone, and writes `mark` as free.
     ///
     /// `method` concerns devices only, and `trim` filesystems only.

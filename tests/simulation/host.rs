@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use local_volume_provisioner::cleanup::{
-    CleanVolume, Commit, Failure, Host, KubeletUses, Lock, LockedVolume, Obstacle, PassFacts,
+    CleanVolume, Cleaning, Commit, Failure, Host, KubeletUses, Lock, LockedVolume, Look, Obstacle,
+    PassFacts,
 };
-use local_volume_provisioner::config::{Class, Config, DiscoveryPolicy};
+use local_volume_provisioner::config::{Class, DiscoveryPolicy};
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken,
@@ -138,12 +139,7 @@ impl Scanner for SimScanner {
 }
 
 impl Host for SimHost {
-    fn inspect<'a>(
-        &'a self,
-        draft: &'a PvDraft,
-        _: &'a Arc<Config>,
-        _: &'a PassFacts,
-    ) -> BoxFuture<'a, Result<Candidate, Obstacle>> {
+    fn inspect<'a>(&'a self, draft: &'a PvDraft, _: &'a PassFacts) -> Look<'a, Candidate> {
         let look = async {
             let at = self.find(&draft.mount_path).await;
             self.inspect_disk(at)
@@ -154,8 +150,8 @@ impl Host for SimHost {
     fn open<'a>(
         &'a self,
         order: &'a CleanOrder,
-        _: &'a Arc<Config>,
-    ) -> BoxFuture<'a, Result<Box<dyn LockedVolume>, Obstacle>> {
+        _: &'a PassFacts,
+    ) -> Look<'a, Box<dyn LockedVolume>> {
         let open = async {
             let at = self.find(&order.mount_path).await;
             let candidate = self.inspect_disk(at)?;
@@ -176,12 +172,7 @@ impl Host for SimHost {
         open.boxed()
     }
 
-    fn mark<'a>(
-        &'a self,
-        write: &'a MarkWrite,
-        _: &'a Arc<Config>,
-        _: &'a PassFacts,
-    ) -> BoxFuture<'a, Result<(), Obstacle>> {
+    fn mark<'a>(&'a self, write: &'a MarkWrite, _: &'a PassFacts) -> Look<'a, ()> {
         let work = async {
             let at = self.find(&write.mount_path).await;
             pause(20).await;
@@ -258,6 +249,11 @@ impl SimVolume {
         progress: Progress,
     ) -> Result<CleanVolume, Failure> {
         let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
+        if let Some(mark) = &mark {
+            pause(20).await;
+            self.host.goes_on().await;
+            world.lock().disks[at].mark = MarkOnDisk::Valid(mark.clone());
+        }
         let failed = |text: &str| Failure::new(reasons::VOLUME_FAILED_DELETE, text);
         let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
         for _ in 0..fastrand::u32(1..5) {
@@ -298,11 +294,7 @@ impl LockedVolume for SimVolume {
         &self.candidate
     }
 
-    fn wipe<'a>(
-        self: Box<Self>,
-        commit: &'a Commit,
-        progress: &'a Progress,
-    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+    fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let order = &commit.order;
         let wipe = Wipe {
             path: order.path.to_string(),
@@ -315,21 +307,7 @@ impl LockedVolume for SimVolume {
         wipe.map(Result::unwrap).boxed()
     }
 
-    fn mark(self: Box<Self>, mark: &Mark) -> BoxFuture<'_, Result<Box<dyn LockedVolume>, Failure>> {
-        let work = async {
-            pause(20).await;
-            self.host.goes_on().await;
-            self.host.world.lock().disks[self.lock.at].mark = MarkOnDisk::Valid(mark.clone());
-            Ok(self as Box<dyn LockedVolume>)
-        };
-        work.boxed()
-    }
-
-    fn verify<'a>(
-        self: Box<Self>,
-        commit: &'a Commit,
-        _: &'a Progress,
-    ) -> BoxFuture<'a, Result<CleanVolume, Failure>> {
+    fn verify<'a>(self: Box<Self>, commit: &'a Commit, _: &'a Progress) -> Cleaning<'a> {
         let verify = async {
             let at = self.lock.at;
             self.host.world.answers(at).await;
