@@ -15,9 +15,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, fallocate};
-use nix::libc;
+use rustix::fs::{FallocateFlags, fallocate};
 
+use super::dirfd::errno;
 use super::error::WipeError;
 use super::ioctl;
 use super::progress::Progress;
@@ -315,14 +315,8 @@ impl<'a> Disk<'a> {
 
 /// On a block device, the device zeroes the range by itself or this fails: it never writes zeros.
 fn punch(device: &File, step: Range<u64>) -> nix::Result<()> {
-    let offset = |bytes| libc::off_t::try_from(bytes).map_err(|_| Errno::EINVAL);
-    let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-    fallocate(
-        device,
-        mode,
-        offset(step.start)?,
-        offset(step.end - step.start)?,
-    )
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(device, mode, step.start, step.end - step.start).map_err(errno)
 }
 
 /// The error of a request at this offset.

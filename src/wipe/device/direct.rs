@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::panic;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -96,9 +96,13 @@ fn on_two_threads(
             progress.add_bytes(length);
         }
     };
+    let first_error = OnceLock::new();
     let work = || {
-        // After an error, the other thread takes no more chunks either.
-        transfer_chunks().inspect_err(|_| next.store(range.end, Ordering::Relaxed))
+        if let Err(error) = transfer_chunks() {
+            // The other thread takes no more chunks either.
+            next.store(range.end, Ordering::Relaxed);
+            let _ = first_error.set(error);
+        }
     };
     // Linux supports larger sectors since 6.15.
     let too_large = ioctl_blksszget(device).is_ok_and(|size| size as usize > ALIGN);
@@ -106,19 +110,13 @@ fn on_two_threads(
     let flags = flags.ok().filter(|_| !too_large);
     let set = |flags| fcntl(device, FcntlArg::F_SETFL(flags));
     let _ = flags.map(|flags| set(flags | OFlag::O_DIRECT));
-    let result = thread::scope(|scope| {
-        // If no thread can be started, this one takes all chunks.
-        let helper = (length > CHUNK as u64)
-            .then(|| thread::Builder::new().spawn_scoped(scope, work).ok())
-            .flatten();
-        let own = work();
-        let others = helper.map_or(Ok(()), |helper| {
-            helper
-                .join()
-                .unwrap_or_else(|cause| panic::resume_unwind(cause))
-        });
-        own.and(others)
+    thread::scope(|scope| {
+        if length > CHUNK as u64 {
+            // If no thread can be started, this one takes all chunks.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
     });
     let _ = flags.map(set);
-    result
+    first_error.into_inner().map_or(Ok(()), Err)
 }

@@ -71,7 +71,7 @@ pub(super) fn user_attributes(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
         Err(Errno::E2BIG) => {
             let some = match fstatfs(dir)?.filesystem_type() {
                 XFS_SUPER_MAGIC => on_xfs(dir)?,
-                BTRFS_SUPER_MAGIC => on_btrfs(dir)?,
+                BTRFS_SUPER_MAGIC => btrfs_names(&ioctl::items(dir, BTRFS_XATTR_ITEM_KEY)?),
                 _ => Vec::new(),
             };
             // The administrator's attributes may fill the list.
@@ -126,11 +126,6 @@ fn xfs_names(list: &[u8]) -> Vec<Vec<u8>> {
         Some([b"user.", name.to_bytes()].concat())
     };
     (0..u32_at(list, 0).unwrap_or(0)).map_while(name).collect()
-}
-
-fn on_btrfs(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
-    let items = ioctl::items(dir, BTRFS_XATTR_ITEM_KEY)?;
-    Ok(btrfs_names(&items))
 }
 
 /// The names in the items of a search. An item has all attributes whose names have the same hash.
