@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::escape::{quoted, tenants_path};
-use crate::host::Machine;
 use crate::host::access::OpenError;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
@@ -20,6 +19,7 @@ use crate::host::mounts::{DeviceNumber, Mount, MountTable};
 use crate::host::sysfs::DeviceFacts;
 use crate::host::system::{Dir, SystemStorage};
 use crate::host::users::{device_user, loop_in};
+use crate::host::{Machine, with_path};
 use crate::plan::reasons;
 use crate::types::MountPath;
 
@@ -144,56 +144,46 @@ pub(crate) fn discovery_dirs(config: &Config, real: impl Fn(&MountPath) -> PathB
 
 /// Checks for everything on this machine that forbids offering or cleaning a volume. Blocking.
 pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obstacle> {
-    let NodeFacts {
-        machine,
-        kubelet_mounts,
-        system,
-    } = facts;
-    let table = &machine.mounts;
-    let devices = opened.candidate.footprint.devices();
-    let twins = || machine.sysfs.twins(devices);
-    match &opened.volume {
-        Volume::Filesystem(root) => {
-            let mount = root.mount();
-            if let Some(why) = system.needs(mount) {
-                return Err(Obstacle::System(why));
-            }
-            if let Some(point) = kubelet_mount(mount, kubelet_mounts, system) {
-                return Err(kubelet_has("mounted", point));
-            }
-            if !LOCAL_FILESYSTEMS.contains(&&*mount.fs_type) {
-                return Err(Obstacle::NotLocal(mount.fs_type.clone()));
-            }
-            if let Some(nested) = table.inside(mount.device, &mount.root).next() {
-                return Err(Obstacle::Nested(nested.point.clone()));
-            }
-            if let Some(part) = table.of_parts(mount).next() {
-                return Err(Obstacle::in_use(format!(
-                    "a part of it is mounted at {} as well; unmount it there",
-                    shown(&part.point)
-                )));
-            }
-            other_devices_are_free(devices, &twins()?, machine)?;
-            match loop_in(root, machine)? {
-                None => Ok(()),
-                Some(by) => Err(Obstacle::in_use(by)),
-            }
+    let (machine, kubelet_mounts) = (&facts.machine, &facts.kubelet_mounts);
+    if let Volume::Filesystem(root) = &opened.volume {
+        let (mount, table) = (root.mount(), &machine.mounts);
+        if let Some(why) = facts.system.needs(mount) {
+            return Err(Obstacle::System(why));
         }
-        Volume::Device(device) => {
-            let twins = twins()?;
-            let mut numbers = machine.sysfs.writable_through(device.number())?;
-            for twin in &twins {
-                numbers.extend(machine.sysfs.writable_through(twin.number)?);
-            }
-            let mounts = kubelet_mounts.iter();
-            for mount in mounts.filter(|it| DEV_FILESYSTEMS.contains(&&*it.fs_type)) {
-                if device_at(&mount.point)?.is_some_and(|number| numbers.contains(&number)) {
-                    return Err(kubelet_has("mapped", &mount.point));
-                }
-            }
-            other_devices_are_free(devices, &twins, machine)
+        if let Some(point) = kubelet_mount(mount, kubelet_mounts, &facts.system) {
+            return Err(kubelet_has("mounted", point));
+        }
+        if !LOCAL_FILESYSTEMS.contains(&&*mount.fs_type) {
+            return Err(Obstacle::NotLocal(mount.fs_type.clone()));
+        }
+        if let Some(nested) = table.inside(mount.device, &mount.root).next() {
+            return Err(Obstacle::Nested(nested.point.clone()));
+        }
+        if let Some(part) = table.of_parts(mount).next() {
+            return Err(Obstacle::in_use(format!(
+                "a part of it is mounted at {} as well; unmount it there",
+                shown(&part.point)
+            )));
+        }
+        if let Some(by) = loop_in(root, machine)? {
+            return Err(Obstacle::in_use(by));
         }
     }
+    let devices = opened.candidate.footprint.devices();
+    let twins = machine.sysfs.twins(devices)?;
+    if let Volume::Device(device) = &opened.volume {
+        let mut numbers = machine.sysfs.writable_through(device.number())?;
+        for twin in &twins {
+            numbers.extend(machine.sysfs.writable_through(twin.number)?);
+        }
+        let mounts = kubelet_mounts.iter();
+        for mount in mounts.filter(|it| DEV_FILESYSTEMS.contains(&&*it.fs_type)) {
+            if device_at(&mount.point)?.is_some_and(|number| numbers.contains(&number)) {
+                return Err(kubelet_has("mapped", &mount.point));
+            }
+        }
+    }
+    other_devices_are_free(devices, &twins, machine)
 }
 
 /// Fails if the storage of these devices is in use through another one: another path to their disks (multipath),
@@ -215,7 +205,12 @@ pub(crate) fn other_devices_are_free(
             "{name} is a second path to its storage, and is in use ({user})"
         )));
     }
-    for backing in machine.sysfs.behind_loops(devices)? {
+    // A loop device does not claim the device behind it.
+    for number in devices {
+        let Some(over) = machine.sysfs.device(*number)?.loop_over else {
+            continue;
+        };
+        let backing = machine.sysfs.device(over)?;
         if machine.sysfs.is_claimed(&backing)? {
             return Err(Obstacle::in_use(format!(
                 "it is a loop device over {}, which is {CLAIMED}",
@@ -267,10 +262,7 @@ fn device_at(point: &Path) -> io::Result<Option<DeviceNumber>> {
         Ok(_) => Ok(None),
         // It was unmapped in the meantime.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => {
-            let text = format!("{}: {error}", shown(point));
-            Err(io::Error::new(error.kind(), text))
-        }
+        Err(error) => Err(with_path(&error, point)),
     }
 }
 

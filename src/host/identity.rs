@@ -69,9 +69,7 @@ impl Identity {
 
     /// The first 32 hexadecimal digits of the SHA-256 of the text, for names.
     pub fn hash(&self) -> String {
-        let mut hash = super::sha256(self.text.as_bytes());
-        hash.truncate(32);
-        hash
+        hash(&self.text)
     }
 }
 
@@ -243,6 +241,13 @@ fn weak_fields(facts: &DeviceFacts) -> io::Result<Fields> {
     Ok(fields)
 }
 
+/// The first 32 hexadecimal digits of the SHA-256 of a text.
+fn hash(text: &str) -> String {
+    let mut hash = super::sha256(text.as_bytes());
+    hash.truncate(32);
+    hash
+}
+
 /// The fields of an identity. The values are encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Fields(BTreeMap<String, String>);
@@ -257,10 +262,6 @@ impl Fields {
 
     fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
-    }
-
-    fn decoded(&self, key: &str) -> Option<Vec<u8>> {
-        Some(percent_decode_str(self.0.get(key)?).collect())
     }
 
     fn without(&self, keys: &[&str]) -> Self {

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::mounts::{Mount, MountTable};
+use super::{paths_in, with_path};
 use crate::types::VolumeMode;
 
 /// The directory name of the kubelet's plugin for local volumes.
@@ -71,7 +72,7 @@ impl KubeletDir {
     /// When a directory cannot be read, so that the mounts are unknown.
     pub fn mounts_of(&self, pv_name: &str) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
-        for pod in entries(&self.path.join("pods"))? {
+        for pod in paths_in(&self.path.join("pods"))? {
             for kind in ["volumes", "volumeDevices"] {
                 let path = pod.join(format!("{kind}/{PLUGIN}/{pv_name}"));
                 if exists(&path)? {
@@ -83,16 +84,10 @@ impl KubeletDir {
         let mapped = format!("plugins/{PLUGIN}/volumeDevices/{pv_name}");
         let mapped = self.path.join(mapped);
         if exists(&mapped)? {
-            found.extend(entries(&mapped)?);
+            found.extend(paths_in(&mapped)?);
         }
-        found.sort();
         Ok(found)
     }
-}
-
-fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let paths = fs::read_dir(dir).and_then(|it| it.map(|entry| Ok(entry?.path())).collect());
-    paths.map_err(|error| with_path(&error, dir))
 }
 
 /// Whether a path exists: the kubelet may remove a pod's directory while it is read. Symbolic links are not
@@ -104,10 +99,6 @@ fn exists(path: &Path) -> io::Result<bool> {
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(false),
         Err(error) => Err(with_path(&error, path)),
     }
-}
-
-fn with_path(error: &io::Error, path: &Path) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -23,10 +23,12 @@ pub mod system;
 pub mod users;
 pub mod watch;
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::escape::quoted;
 use mark::{Marks, StateDir};
 use mounts::MountTable;
 use ring::digest::{SHA256, digest};
@@ -63,6 +65,20 @@ impl Machine {
 /// A path that leads to the open file itself, whatever is at its original path now.
 fn through_proc(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
+}
+
+/// The sorted entries of a directory.
+fn paths_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(dir).and_then(|it| it.map(|entry| Ok(entry?.path())).collect());
+    let mut paths: Vec<_> = paths.map_err(|error| with_path(&error, dir))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The error with the path that it is about.
+pub(crate) fn with_path(error: &io::Error, path: &Path) -> io::Error {
+    let path = quoted(path.as_os_str().as_encoded_bytes());
+    io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
 /// The SHA-256 in hexadecimal.

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::ioctl::LoopBacking;
 use super::mounts::DeviceNumber;
+use super::paths_in;
 
 /// A snapshot of `/sys`: each device, and the list of loop devices, is read once, on first use. Reading a device
 /// costs some seventy system calls.
@@ -224,7 +225,7 @@ impl Sysfs {
             return Ok(disks);
         }
         let mut disks = Vec::new();
-        for dir in &paths(&self.root.join("block"))? {
+        for dir in &paths_in(&self.root.join("block"))? {
             match read(dir) {
                 Ok(disk) => disks.extend(disk),
                 // A path of a multipath NVMe disk has no number.
@@ -376,18 +377,10 @@ fn name(path: &Path) -> String {
 
 /// The sorted entries of a directory; none if it is not there.
 fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    match paths(dir) {
+    match paths_in(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         entries => entries,
     }
-}
-
-/// The sorted entries of a directory.
-fn paths(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path()));
-    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
 }
 
 #[cfg(test)]

@@ -18,9 +18,8 @@ use std::sync::Arc;
 use super::super::filesystem::FsRoot;
 use super::super::footprint::devices_of;
 use super::super::mounts::DeviceNumber;
-use super::super::sha256;
 use super::super::sysfs::{DeviceFacts, Sysfs};
-use super::{Fields, Identity};
+use super::{Fields, Identity, hash};
 
 /// How device-mapper's names of multipath devices begin.
 const MULTIPATH: &str = "mpath-";
@@ -148,12 +147,6 @@ fn is_world_unique(wwid: &str) -> bool {
     let is_only = |wanted: u8| digits.iter().all(|it| it.eq_ignore_ascii_case(&wanted));
     let is_number = digits.iter().all(u8::is_ascii_hexdigit);
     is_registered && is_number && !is_only(b'0') && !is_only(b'f')
-}
-
-fn hash(text: &str) -> String {
-    let mut hash = sha256(text.as_bytes());
-    hash.truncate(32);
-    hash
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use percent_encoding::percent_decode_str;
+
 use super::{Fields, Identity, VERSION};
 
 /// Whether a recorded volume that cannot be read may share storage with an observed one: a disk with its partition,
@@ -40,8 +42,8 @@ impl Fields {
         if !self.has("fs") {
             return self.clone();
         }
-        let on = self.decoded("on").unwrap_or_default();
-        let on = String::from_utf8_lossy(&on);
+        let on = self.0.get("on").map_or("", String::as_str);
+        let on = percent_decode_str(on).decode_utf8_lossy();
         Self::parse(&format!("{VERSION}{on}")).unwrap_or_default()
     }
 }

@@ -30,23 +30,6 @@ impl Sysfs {
         Ok(loops.map(|it| it.name.clone()).collect())
     }
 
-    /// The block devices behind the loop devices among these. A loop device does not claim what is behind it.
-    ///
-    /// # Errors
-    /// When there is no such device, or `/sys` does not answer.
-    pub fn behind_loops(
-        &self,
-        devices: &BTreeSet<DeviceNumber>,
-    ) -> io::Result<Vec<Arc<DeviceFacts>>> {
-        let mut behind = Vec::new();
-        for number in devices {
-            if let Some(over) = self.device(*number)?.loop_over {
-                behind.push(self.device(over)?);
-            }
-        }
-        Ok(behind)
-    }
-
     /// The loop devices that are in use: their names, and the facts about the files behind them. The others would cost
     /// some seventy system calls for each, in every scan.
     ///
