@@ -271,14 +271,9 @@ impl ProcTable {
         self.entries.get(tenancy).map(|entry| entry.clone())
     }
 
-    /// A copy of all entries.
-    pub fn entries(&self) -> Vec<ProcEntry> {
-        self.entries.iter().map(|entry| entry.clone()).collect()
-    }
-
     /// The entry of each PV: the running cleanup, or else the newest.
     pub fn by_pv(&self) -> BTreeMap<String, ProcEntry> {
-        let mut entries = self.entries();
+        let mut entries: Vec<_> = self.entries.iter().map(|entry| entry.clone()).collect();
         entries.sort_by_key(|ProcEntry { cleanup, .. }| {
             let is_over = matches!(
                 cleanup.state,

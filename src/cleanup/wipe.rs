@@ -41,15 +41,10 @@ impl LockedVolume for OpenVolume {
 
     fn verify<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let (method, progress) = (commit.order.method.clone(), progress.clone());
-        let Self {
-            volume,
-            lock,
-            marker,
-            ..
-        } = *self;
+        let this = *self;
         // The check owns the lock: it may hang in a system call and outlive this task.
-        let check = move || match volume {
-            Volume::Device(device) => Ok((job::check(&method, &device, &progress)?, lock)),
+        let check = move || match this.volume {
+            Volume::Device(device) => Ok((job::check(&method, &device, &progress)?, this.lock)),
             Volume::Filesystem(_) => {
                 let message = "a Job cleans only devices; this is a bug";
                 Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
@@ -57,7 +52,7 @@ impl LockedVolume for OpenVolume {
         };
         let verify = async move {
             let (data_left, lock) = blocking(true, check).await?;
-            let lock = marker.free(commit.mark.clone(), lock).await?;
+            let lock = this.marker.free(commit.mark.clone(), lock).await?;
             Ok(CleanVolume {
                 data_left,
                 lock: Box::new(lock),
@@ -107,15 +102,10 @@ impl OpenVolume {
         mark: Option<Mark>,
         progress: &Progress,
     ) -> Result<CleanVolume, Failure> {
-        let Self {
-            volume,
-            lock,
-            marker,
-            ..
-        } = self;
-        let (idle, of_thread) = (volume.allows_idle_io(), progress.clone());
+        let (lock, marker) = (self.lock, self.marker);
+        let (idle, of_thread) = (self.volume.allows_idle_io(), progress.clone());
         // The thread owns the lock: it may hang in a system call and outlive this task.
-        let (outcome, lock) = match (volume, method.clone()) {
+        let (outcome, lock) = match (self.volume, method.clone()) {
             (Volume::Filesystem(root), _) => {
                 let work = move || empty(&root, trim, &of_thread).map(|()| (None, lock));
                 blocking(idle, work).await?
