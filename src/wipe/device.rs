@@ -23,8 +23,10 @@ use super::ioctl;
 use super::progress::Progress;
 use super::signature;
 use crate::crash::crash_point;
-use direct::{check_zero, write_random, write_zeros};
 use markers::BLOCK;
+
+/// A request by which a device drops a range.
+type DropRange<'a> = &'a dyn Fn(Range<u64>) -> nix::Result<()>;
 
 /// The bytes of one discard request. A cancellation takes effect between two requests.
 const STEP: u64 = 64 << 20;
@@ -84,17 +86,17 @@ impl<'a> Disk<'a> {
     /// # Errors
     /// When anything cannot be written.
     pub fn quick_reset(self) -> Result<WipeOutcome, WipeError> {
-        let (device, size, progress) = (self.device, self.size, self.progress);
+        let (size, progress) = (self.size, self.progress);
         // Before the discard: the superblocks contain the places of their copies.
         let spots = signature::spots(self)?;
         let of_spots: u64 = spots.iter().map(|spot| spot.end - spot.start).sum();
         progress.expect_bytes(of_spots + size);
-        let punched = self.in_steps(0..size, |step| punch(device, step))?;
-        let discard = |step| ioctl::discard(device, step);
-        let dropped = self.in_steps(punched..size, discard)?;
+        let punched = self.in_steps(0..size, &|step| punch(self.device, step))?;
+        let discard = |step| ioctl::discard(self.device, step);
+        let dropped = self.in_steps(punched..size, &discard)?;
         progress.retract_bytes(size - dropped);
         for spot in spots {
-            write_zeros(device, spot, progress)?;
+            self.write_zeros(spot)?;
         }
         self.settle()?;
         Ok(if punched == size {
@@ -112,7 +114,7 @@ impl<'a> Disk<'a> {
     /// # Errors
     /// When anything cannot be written.
     pub fn zero(self, passes: u32) -> Result<WipeOutcome, WipeError> {
-        let pass = || self.zero_by(|step| punch(self.device, step));
+        let pass = || self.zero_by(&|step| punch(self.device, step));
         // Announced at once, so that the estimated time covers all passes.
         self.progress
             .expect_bytes(self.size.saturating_mul(passes.max(1).into()));
@@ -123,14 +125,11 @@ impl<'a> Disk<'a> {
     }
 
     /// One pass, with a replaceable punch function for tests.
-    fn zero_by(
-        self,
-        punch: impl Fn(Range<u64>) -> nix::Result<()>,
-    ) -> Result<WipeOutcome, WipeError> {
+    fn zero_by(self, punch: DropRange<'_>) -> Result<WipeOutcome, WipeError> {
         if self.drop_to_zeros("punch", punch)? {
             return Ok(WipeOutcome::Punched);
         }
-        write_zeros(self.device, 0..self.size, self.progress)?;
+        self.write_zeros(0..self.size)?;
         self.settle()?;
         Ok(WipeOutcome::Written)
     }
@@ -142,39 +141,32 @@ impl<'a> Disk<'a> {
     /// # Errors
     /// When anything cannot be written or read.
     pub fn discard(self) -> Result<WipeOutcome, WipeError> {
-        self.discard_by(|step| ioctl::discard(self.device, step))
+        self.discard_by(&|step| ioctl::discard(self.device, step))
     }
 
     /// [`Self::discard`] with a replaceable discard function for tests.
-    fn discard_by(
-        self,
-        discard: impl Fn(Range<u64>) -> nix::Result<()>,
-    ) -> Result<WipeOutcome, WipeError> {
-        let (device, size, progress) = (self.device, self.size, self.progress);
-        progress.expect_bytes(size);
+    fn discard_by(self, discard: DropRange<'_>) -> Result<WipeOutcome, WipeError> {
+        let device = self.device;
+        self.progress.expect_bytes(self.size);
         if self.drop_to_zeros("discard", discard)? {
             // Of the whole device only samples are read.
             if signature::find(self)?.is_none() {
                 return Ok(WipeOutcome::DiscardedToZeros);
             }
-            progress.expect_bytes(size);
+            self.progress.expect_bytes(self.size);
         }
         tracing::warn!(?device, "the device does not discard to zeros; zeroing it");
-        self.zero_by(|step| punch(device, step))
+        self.zero_by(&|step| punch(device, step))
     }
 
     /// Makes a device drop its whole contents. Returns whether it supports that, and reads as zeros afterwards.
-    fn drop_to_zeros(
-        self,
-        what: &str,
-        request: impl Fn(Range<u64>) -> nix::Result<()>,
-    ) -> Result<bool, WipeError> {
+    fn drop_to_zeros(self, what: &str, request: DropRange<'_>) -> Result<bool, WipeError> {
         let (device, size, progress) = (self.device, self.size, self.progress);
         for marker in markers::places(size) {
             progress.check()?;
             progress.add_step();
             // Not counted: the wipe counts these bytes.
-            write_random(device, marker, &Progress::default())?;
+            Disk::new(device, size, &Progress::default()).write_random(marker)?;
         }
         self.flush()?;
         let dropped = self.in_steps(0..size, request)?;
@@ -197,14 +189,15 @@ impl<'a> Disk<'a> {
     /// # Errors
     /// When anything cannot be written.
     pub fn overwrite(self, passes: u32) -> Result<WipeOutcome, WipeError> {
-        let (device, size, progress) = (self.device, self.size, self.progress);
-        progress.expect_bytes(size.saturating_mul(u64::from(passes) + 1));
+        let size = self.size;
+        let bytes = size.saturating_mul(u64::from(passes) + 1);
+        self.progress.expect_bytes(bytes);
         for _ in 0..passes {
-            write_random(device, 0..size, progress)?;
+            self.write_random(0..size)?;
             // Without this, the disk's cache may merge two passes into one write.
             self.flush()?;
         }
-        write_zeros(device, 0..size, progress)?;
+        self.write_zeros(0..size)?;
         self.settle()?;
         Ok(WipeOutcome::Overwritten)
     }
@@ -231,25 +224,21 @@ impl<'a> Disk<'a> {
     /// [`WipeError::NotZero`] if a byte is not zero.
     pub fn check_zeroed(self) -> Result<(), WipeError> {
         const END: u64 = 1 << 20;
-        let (device, size, progress) = (self.device, self.size, self.progress);
-        ioctl::drop_cache(device);
+        let size = self.size;
+        ioctl::drop_cache(self.device);
         let ends = [
             0..size.min(END),
             size.saturating_sub(END) / BLOCK * BLOCK..size,
         ];
         let mut ranges = ends.into_iter().chain(markers::places(size));
-        ranges.try_for_each(|range| check_zero(device, range, progress))
+        ranges.try_for_each(|range| self.check_zero(range))
     }
 
     /// Makes a request for a range, step by step, until the device refuses it. Returns the end of the last successful step.
     ///
     /// A device may not support the request, or only in some ranges, or reject a command that it advertised. Whatever the
     /// error is, the writes that follow show whether the disk works.
-    fn in_steps(
-        self,
-        range: Range<u64>,
-        act: impl Fn(Range<u64>) -> nix::Result<()>,
-    ) -> Result<u64, WipeError> {
+    fn in_steps(self, range: Range<u64>, act: DropRange<'_>) -> Result<u64, WipeError> {
         let mut done = range.start;
         while done < range.end {
             self.progress.check()?;

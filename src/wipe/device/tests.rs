@@ -10,7 +10,7 @@ fn refused(errno: Errno) -> (Result<u64, WipeError>, Progress) {
         _ => Err(errno),
     };
     let disk = Disk::new(&device, 3 * STEP, &progress);
-    (disk.in_steps(0..3 * STEP, act), progress)
+    (disk.in_steps(0..3 * STEP, &act), progress)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn each_step_is_counted_after_it_succeeds() {
         assert_eq!(progress.bytes_done(), step.start - STEP);
         Ok(())
     };
-    let done = disk.in_steps(STEP..3 * STEP + 5, act).unwrap();
+    let done = disk.in_steps(STEP..3 * STEP + 5, &act).unwrap();
     assert_eq!((done, progress.bytes_done()), (3 * STEP + 5, 2 * STEP + 5));
 }
 
@@ -71,7 +71,7 @@ fn device_that_falsely_reports_zeros_is_overwritten() {
             }
         };
         let found = Disk::new(&file, SIZE, &progress)
-            .zero_by(punch_honest_part)
+            .zero_by(&punch_honest_part)
             .unwrap();
         assert_eq!(found, outcome);
         assert_eq!(progress.bytes_done(), progress.bytes_total());
@@ -97,7 +97,7 @@ fn discard_in_units(unit: u64, result: nix::Result<()>) -> WipeOutcome {
         result
     };
     let outcome = Disk::new(&file, UNEVEN, &progress)
-        .discard_by(drop_range)
+        .discard_by(&drop_range)
         .unwrap();
     assert_eq!(progress.bytes_done(), progress.bytes_total());
     Disk::new(&file, UNEVEN, &progress).check_zeroed().unwrap();
@@ -138,7 +138,7 @@ fn progress_is_complete_after_a_partial_discard() {
         _ => Err(Errno::EOPNOTSUPP),
     };
     let outcome = Disk::new(&file, UNEVEN, &progress)
-        .discard_by(drop_range)
+        .discard_by(&drop_range)
         .unwrap();
     assert_eq!(outcome, WipeOutcome::Punched);
     assert_eq!(progress.bytes_done(), progress.bytes_total());
