@@ -18,7 +18,7 @@ use crate::wipe::progress::Progress;
 use super::commit::{commit, commit_orphan};
 use super::monitor::monitor;
 use super::release::Wiped;
-use super::{CleanVolume, CleanupContext, Commit, Failure, LockedVolume, Stop, job, mark};
+use super::{BoxedVolume, CleanVolume, CleanupContext, Commit, Failure, Stop, job, mark};
 
 /// Runs an attempt that the table has started, and records its result.
 pub async fn attempt(context: &CleanupContext, order: &CleanOrder, progress: &Progress) {
@@ -80,7 +80,7 @@ async fn run(
 /// Wipes a volume in this process.
 async fn wipe(
     commit: &Commit,
-    volume: Box<dyn LockedVolume>,
+    volume: BoxedVolume,
     context: &CleanupContext,
     progress: &Progress,
 ) -> Result<CleanVolume, Failure> {

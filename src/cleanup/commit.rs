@@ -10,7 +10,7 @@ use crate::types::VolumeMode;
 
 use super::gate::{gate, gate_orphan, write};
 use super::mark::wiping;
-use super::{CleanupContext, LockedVolume, Stop, job};
+use super::{BoxedVolume, CleanupContext, Stop, job};
 
 /// The PV of a locked volume is Terminating and has our finalizer. A volume can only be wiped with it, and only
 /// [`commit`] creates one.
@@ -38,7 +38,7 @@ impl Commit {
 pub async fn commit(
     context: &CleanupContext,
     order: &CleanOrder,
-) -> Result<(Commit, Box<dyn LockedVolume>), Stop> {
+) -> Result<(Commit, BoxedVolume), Stop> {
     let (pv, permission, volume) = gate(context, order).await?;
     // Under the lock, which another provisioner of this node holds until its Job is there.
     if order.candidate.kind == VolumeMode::Block {
@@ -81,7 +81,7 @@ pub async fn commit(
 pub async fn commit_orphan(
     context: &CleanupContext,
     order: &CleanOrder,
-) -> Result<(Commit, Box<dyn LockedVolume>), Stop> {
+) -> Result<(Commit, BoxedVolume), Stop> {
     job::no_pods(context, order).await?;
     let volume = gate_orphan(context, order).await?;
     let candidate = volume.candidate();

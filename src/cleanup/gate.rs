@@ -16,7 +16,7 @@ use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
-use super::{CleanupContext, Failure, LONG_USE, LockedVolume, PassFacts, Stop, mark};
+use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) async fn gate(
     context: &CleanupContext,
     order: &CleanOrder,
-) -> Result<(PvView, Permission, Box<dyn LockedVolume>), Stop> {
+) -> Result<(PvView, Permission, BoxedVolume), Stop> {
     let cluster = &context.cluster;
     let pv = fresh_pv(context, order).await?;
     let sees_pods = ensure_kubelet_unmounted(context, &pv).await?;
@@ -64,7 +64,7 @@ pub(super) async fn gate(
 pub(super) async fn gate_orphan(
     context: &CleanupContext,
     order: &CleanOrder,
-) -> Result<Box<dyn LockedVolume>, Stop> {
+) -> Result<BoxedVolume, Stop> {
     let node = context.state.borrow().node.clone();
     let pods = seen_pods(context.cluster.pods_of(&node.name).await)?;
     let mounting = pods.iter().filter(|pod| pod.mounts(&order.path));
@@ -268,7 +268,7 @@ fn released_for(context: &CleanupContext, pv: &PvView) -> Duration {
     blocked.map_or(Duration::ZERO, |it| it.lasted(&context.table))
 }
 
-async fn open(context: &CleanupContext, order: &CleanOrder) -> Result<Box<dyn LockedVolume>, Stop> {
+async fn open(context: &CleanupContext, order: &CleanOrder) -> Result<BoxedVolume, Stop> {
     if order.candidate.kind == VolumeMode::Block && order.method == Method::DeleteContents {
         return Err(failed(format!(
             "{} does not clean devices; correct the blockCleanerCommand of class {:?}",

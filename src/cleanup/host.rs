@@ -37,11 +37,7 @@ pub trait Host: Disks {
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate>;
 
     /// Opens, locks and inspects a volume that is to be cleaned.
-    fn open<'a>(
-        &'a self,
-        order: &'a CleanOrder,
-        facts: &'a PassFacts,
-    ) -> Look<'a, Box<dyn LockedVolume>>;
+    fn open<'a>(&'a self, order: &'a CleanOrder, facts: &'a PassFacts) -> Look<'a, BoxedVolume>;
 
     /// Writes the mark of a volume, unless the volume or its mark has changed since the scan.
     fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()>;
@@ -49,6 +45,9 @@ pub trait Host: Disks {
     /// The kubelet's uses of a PV's volume.
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
 }
+
+/// A locked volume of any machine.
+pub type BoxedVolume = Box<dyn LockedVolume>;
 
 /// An open volume that no other cleaner and no exclusive user has. It is locked until it is dropped.
 pub trait LockedVolume: Debug + Send + Sync {
@@ -154,11 +153,7 @@ impl Host for LocalHost {
         look.boxed()
     }
 
-    fn open<'a>(
-        &'a self,
-        order: &'a CleanOrder,
-        facts: &'a PassFacts,
-    ) -> Look<'a, Box<dyn LockedVolume>> {
+    fn open<'a>(&'a self, order: &'a CleanOrder, facts: &'a PassFacts) -> Look<'a, BoxedVolume> {
         let (path, kind) = (order.mount_path.clone(), order.candidate.kind);
         let (class, pv) = (order.class.name.clone(), order.pv.name.clone());
         let look = async move {
@@ -166,7 +161,7 @@ impl Host for LocalHost {
             let open = move || {
                 let opened = OpenVolume::open(&path, &class, kind, Access::Clean, &facts)?;
                 report_mounts(&pv, &opened.volume, &facts.machine.mounts);
-                Ok(Box::new(opened) as Box<dyn LockedVolume>)
+                Ok(Box::new(opened) as BoxedVolume)
             };
             on_thread(open).await
         };

@@ -17,7 +17,7 @@ use crate::wipe::progress::Progress;
 
 use super::gate::{api, write};
 use super::monitor::monitor;
-use super::{CleanVolume, CleanupContext, Commit, Failure, LockedVolume, SHORT_USE, Stop};
+use super::{BoxedVolume, CleanVolume, CleanupContext, Commit, Failure, SHORT_USE, Stop};
 
 /// Fails unless the PV still has the Job that the plan saw. Without a Job, fails if a pod of a deleted one is left.
 pub(super) async fn is_unchanged(context: &CleanupContext, order: &CleanOrder) -> Result<(), Stop> {
@@ -65,7 +65,7 @@ pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Res
 pub(super) async fn create(
     commit: &Commit,
     terms: &JobTerms,
-    device: Box<dyn LockedVolume>,
+    device: BoxedVolume,
     context: &CleanupContext,
     progress: &Progress,
 ) -> Result<(), Stop> {
@@ -101,7 +101,7 @@ pub(super) async fn create(
 /// Verifies the device after a Job. If it is not clean, the Job is deleted and the next attempt creates another.
 pub(super) async fn check_result(
     commit: &Commit,
-    device: Box<dyn LockedVolume>,
+    device: BoxedVolume,
     context: &CleanupContext,
     job: &JobView,
     progress: &Progress,

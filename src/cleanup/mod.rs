@@ -40,7 +40,8 @@ use table::ProcTable;
 
 pub use commit::Commit;
 pub use host::{
-    CleanVolume, Cleaning, Host, KubeletUses, LocalHost, Lock, LockedVolume, Look, PassFacts,
+    BoxedVolume, CleanVolume, Cleaning, Host, KubeletUses, LocalHost, Lock, LockedVolume, Look,
+    PassFacts,
 };
 pub use inspect::Obstacle;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use local_volume_provisioner::cleanup::{
-    CleanVolume, Cleaning, Commit, Failure, Host, KubeletUses, Lock, LockedVolume, Look, Obstacle,
-    PassFacts,
+    BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Host, KubeletUses, Lock, LockedVolume,
+    Look, Obstacle, PassFacts,
 };
 use local_volume_provisioner::config::{Class, DiscoveryPolicy};
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
@@ -147,11 +147,7 @@ impl Host for SimHost {
         look.boxed()
     }
 
-    fn open<'a>(
-        &'a self,
-        order: &'a CleanOrder,
-        _: &'a PassFacts,
-    ) -> Look<'a, Box<dyn LockedVolume>> {
+    fn open<'a>(&'a self, order: &'a CleanOrder, _: &'a PassFacts) -> Look<'a, BoxedVolume> {
         let open = async {
             let at = self.find(&order.mount_path).await;
             let candidate = self.inspect_disk(at)?;
@@ -167,7 +163,7 @@ impl Host for SimHost {
                 host,
                 candidate,
                 lock,
-            }) as Box<dyn LockedVolume>)
+            }) as BoxedVolume)
         };
         open.boxed()
     }
