@@ -18,6 +18,7 @@ use crate::act::Actor;
 use crate::cache::{ClassCache, InstallationCache, JobCache, NodeCache, PvCache};
 use crate::cleanup::{CleanupContext, ControllerState};
 use crate::inventory::Inventory;
+use crate::memory;
 use crate::plan::{Settings, Snapshot, other_installation, plan};
 use crate::report::Notices;
 use crate::status::Pass;
@@ -35,7 +36,7 @@ const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 const COALESCE: Duration = Duration::from_millis(20);
 /// How long a pass waits for the first scan of a new class. It waits for no later scan.
 const FIRST_SCAN_TIMEOUT: Duration = Duration::from_millis(500);
-/// For how many periods passes without news end early after one whose plan was settled.
+/// After how many periods without news the next pass runs, if the latest plan was settled.
 const SETTLED_PERIODS: u32 = 6;
 /// For how many periods a volume must be missing before its PV is deleted, in a class configured so.
 const MISSING_PERIODS: u32 = 3;
@@ -73,8 +74,6 @@ struct Controller {
     taint: StartupTaint,
     /// By PV, since when its volume is missing, by the latest plan.
     missing_since: BTreeMap<String, Duration>,
-    /// Until when passes without news end early.
-    settled_until: Instant,
     /// The end of the latest pass that waited for no new PV.
     all_created_at: Instant,
     /// The paths that cleanups held at the latest pass.
@@ -118,7 +117,6 @@ pub async fn run(
         notices: Notices::default(),
         taint: StartupTaint::default(),
         missing_since: BTreeMap::new(),
-        settled_until: Instant::now(),
         all_created_at: Instant::now(),
         cleaning: BTreeSet::new(),
         cluster_due: Instant::now() + CLUSTER_PAUSE,
@@ -131,18 +129,13 @@ pub async fn run(
 impl Controller {
     async fn run(mut self) {
         self.storage_classes.wait_for_first_list().await;
-        let (mut has_news, mut wake_at) = (true, None);
+        let mut has_news = true;
         loop {
             let begun = Instant::now();
-            let is_denied = !self.context.cluster.permissions.missing().is_empty();
-            if has_news || is_denied || begun >= self.settled_until {
-                self.reload();
-                self.find_cluster(begun).await;
-                wake_at = self.pass(begun, has_news).await;
-            }
-            let took = begun.elapsed();
-            self.publish_end(took);
-            has_news = self.wait(took, wake_at).await;
+            self.reload();
+            self.find_cluster(begun).await;
+            let longest = self.pass(begun, has_news).await;
+            has_news = self.wait(begun.elapsed(), longest).await;
         }
     }
 
@@ -156,11 +149,9 @@ impl Controller {
     }
 
     /// Waits until the next pass is due. Returns whether a notification caused it.
-    async fn wait(&self, took: Duration, wake_at: Option<Duration>) -> bool {
+    async fn wait(&self, took: Duration, longest: Duration) -> bool {
         // A pause as long as the pass limits the loop to half of a CPU.
         let pause = COALESCE.max(took);
-        let until = wake_at.map(|at| at.saturating_sub(self.context.table.now()));
-        let longest = until.unwrap_or(Duration::MAX).min(self.periods.discovery);
         let woken = self.context.wake.notified();
         let is_woken = timeout(longest.max(pause), woken).await.is_ok();
         if is_woken {
@@ -170,15 +161,19 @@ impl Controller {
         is_woken
     }
 
-    /// Runs a pass. Returns when the plan changes although the snapshot does not, on the clock of the plan.
-    async fn pass(&mut self, begun: Instant, has_news: bool) -> Option<Duration> {
+    /// Runs a pass. Returns the longest time until the next one.
+    async fn pass(&mut self, begun: Instant, has_news: bool) -> Duration {
         let snapshot = self.snapshot().await;
         let mut plan = plan(&self.settings, &snapshot);
-        self.settled_until = begun;
-        // After news, the next pass is a whole one, too.
-        if plan.is_settled(&snapshot) && !has_news {
-            self.settled_until += self.periods.discovery * SETTLED_PERIODS;
+        let is_allowed = self.context.cluster.permissions.missing().is_empty();
+        let mut longest = self.periods.discovery;
+        if plan.is_settled(&snapshot) && is_allowed && !has_news {
+            longest *= SETTLED_PERIODS;
+            memory::release_unused();
         }
+        // When the plan changes although the snapshot does not.
+        let now = self.context.table.now();
+        let left = plan.wake_at.map(|at| at.saturating_sub(now));
         if let Some(node) = snapshot.node.as_ref().filter(|_| plan.made) {
             self.state.send_replace(ControllerState {
                 settings: self.settings.clone(),
@@ -191,9 +186,8 @@ impl Controller {
             self.actor.apply(actions, &pvs.expectations, begun);
         }
         self.missing_since = std::mem::take(&mut plan.missing_since);
-        let wake_at = plan.wake_at;
-        self.publish_status(&snapshot, plan);
-        wake_at
+        self.publish(&snapshot, plan, begun);
+        left.unwrap_or(longest).min(longest)
     }
 
     /// Takes the snapshot to plan with.
@@ -209,9 +203,8 @@ impl Controller {
             let start = || PvCache::start(cluster, hostname, wake);
             let pvs = self.pvs.insert(watched.unwrap_or_else(start));
             pvs.find_unlabelled(node, &dirs);
-            let uses_jobs = config.use_job_for_cleaning;
-            self.jobs
-                .follow(cluster, namespace, hostname, uses_jobs, wake);
+            let (jobs, uses_jobs) = (&mut self.jobs, config.use_job_for_cleaning);
+            jobs.follow(cluster, namespace, hostname, uses_jobs, wake);
         }
         self.inventory.serve(&config.classes);
         self.inventory.settle(FIRST_SCAN_TIMEOUT).await;
@@ -225,8 +218,8 @@ impl Controller {
         if let Some(cache) = &mut self.pvs {
             let (names, first_ends) = cache.expectations.backing_off();
             under_way.names.extend(names);
-            let first_ends = first_ends.map(|left| left.max(BACK_OFF_PAUSE));
-            back_off_ends = first_ends.map(|left| self.context.table.now() + left);
+            let now = self.context.table.now();
+            back_off_ends = first_ends.map(|left| now + left.max(BACK_OFF_PAUSE));
             pvs = cache.views();
         }
         let others = pvs.as_deref().map(|pvs| self.actor.owner_checks.now(pvs));

@@ -11,7 +11,7 @@
 //! [`plan`] decides each step. It is pure: no clock, no client, no filesystem. [`act`] carries out the steps.
 //! [`cleanup`] runs the attempts to clean a volume: a chain of types in which only one step can construct the next.
 //! [`wipe`] destroys the bytes of a volume and knows nothing of Kubernetes. No other module destroys data.
-//! A module uses only modules below it, in the order of `layers.rs`.
+//! A module uses only modules below it, in the order of `tests.rs`.
 
 pub mod act;
 pub mod args;
@@ -28,9 +28,8 @@ mod escape;
 pub mod host;
 pub mod inventory;
 mod isolation;
-#[cfg(test)]
-mod layers;
 pub mod log;
+pub mod memory;
 pub mod metrics;
 pub mod names;
 pub mod node_cleanup;
@@ -41,6 +40,8 @@ pub mod report;
 pub mod server;
 pub mod status;
 pub mod taint;
+#[cfg(test)]
+mod tests;
 pub mod types;
 pub mod view;
 pub mod wipe;

@@ -14,29 +14,14 @@ use local_volume_provisioner::cmd::{
 };
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
+use local_volume_provisioner::memory;
 use local_volume_provisioner::wipe::supervisor;
-use nix::libc;
 
 /// How long idle threads are kept: until the next scan, since that costs less than spawning new ones.
 const KEEP_THREADS: Duration = Duration::from_secs(20);
 
-/// Larger buffers go back to the kernel at once. Each would else make malloc search all that is free.
-const MMAP_THRESHOLD: libc::c_int = 32 << 10;
-
-/// Lets all threads share one arena. glibc makes one for each thread, which keeps what the thread has freed.
-#[expect(unsafe_code, reason = "nix has no wrapper for mallopt")]
-fn share_memory() {
-    for (option, value) in [
-        (libc::M_ARENA_MAX, 1),
-        (libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD),
-    ] {
-        // SAFETY: it is called before other threads exist.
-        let _ = unsafe { libc::mallopt(option, value) };
-    }
-}
-
 fn main() -> ExitCode {
-    share_memory();
+    memory::share_arena();
     let args = Args::from_command_line(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if !matches!(args.command, Some(Command::Supervise { .. })) {
         log::init(args.log_format, args.log_level());

@@ -44,7 +44,7 @@ pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of requests that can wait to be sent, as in the buffer of the client itself.
 const REQUEST_BACKLOG: usize = 1024;
 /// How long a pass may take before `/healthz` fails: in periods, and the minimum.
-const PASS_TIMEOUT_PERIODS: u32 = 3;
+const PASS_TIMEOUT_PERIODS: u32 = 9;
 const MIN_PASS_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A usage or configuration error: exit code 2. A retry cannot succeed.

@@ -40,7 +40,7 @@ pub fn format(duration: Duration) -> String {
 pub fn parse_positive(text: &str) -> Result<Duration, String> {
     let duration = parse(text)?;
     if duration.is_zero() {
-        return Err("it must be more than zero; write one such as 10s, or leave it out".into());
+        return Err("it must be more than zero; leave it out for the default".into());
     }
     Ok(duration)
 }

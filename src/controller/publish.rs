@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -23,8 +22,8 @@ use super::{Controller, unix_time};
 const CREATION_GRACE_PERIODS: u32 = 3;
 
 impl Controller {
-    /// Publishes the outcome of a pass.
-    pub(super) fn publish_status(&mut self, snapshot: &Snapshot, mut plan: Plan) {
+    /// Publishes the outcome of a pass that has begun at a time.
+    pub(super) fn publish(&mut self, snapshot: &Snapshot, mut plan: Plan, begun: Instant) {
         let before = Arc::clone(&self.pass.borrow());
         // A cleaned volume has no PV until the next one is created. A ready node stays ready meanwhile.
         let was_ready = before.ended.is_some() && before.not_ready.is_empty();
@@ -82,23 +81,14 @@ impl Controller {
             degraded: [self.reloads.degraded(), faults].concat(),
             paused: plan.paused,
             classes: plan.classes,
-            ended: before.ended,
-            number: before.number,
+            ended: Some(Instant::now()),
+            number: before.number + 1,
             resource_version: newest(snapshot),
         }));
-    }
-
-    /// Publishes that a pass has ended, also one that has ended early.
-    pub(super) fn publish_end(&self, took: Duration) {
         let metrics = &self.context.metrics;
         let duration = metrics.loop_duration.with_label_values(&[""; 0]);
-        duration.observe(took.as_secs_f64());
+        duration.observe(begun.elapsed().as_secs_f64());
         metrics.loop_last_success.set(unix_time());
-        self.pass.send_modify(|pass| {
-            let pass = Arc::make_mut(pass);
-            pass.ended = Some(Instant::now());
-            pass.number += 1;
-        });
     }
 
     /// Counts a failed or refused cleanup.
@@ -148,8 +138,7 @@ impl Controller {
         for class in classes {
             let name = class.name.as_str();
             // Prometheus sees an increase only if the series exists before it counts.
-            let data_left = &metrics.cleanup_data_left_total;
-            data_left.with_label_values(&[name]);
+            metrics.cleanup_data_left_total.with_label_values(&[name]);
             for volume in &class.volumes {
                 let (gauges, value) = match volume.reason {
                     Some(reason) if volume.state == VolumeState::Skipped => {
