@@ -89,7 +89,7 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
     let identity = identity.map_err(|error| unknown(&error))?;
     let marked = volume.marked(path, &write.mark.class, &identity);
     // The marks of the machine may be older than the last write.
-    let found = state.read_all()?.find(&marked);
+    let found = state.read_of(&marked)?.find(&marked);
     let found = found.map_err(|error| unknown(&error))?;
     if identity != write.candidate.identity || found.on_disk != write.candidate.mark.on_disk {
         return Err(unknown(
@@ -108,10 +108,8 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
         _ => {}
     }
     crash_point("write-mark");
-    state
-        .write(&marked, &mark)
-        .map_err(|error| unknown(&error))?;
-    Ok(())
+    let written = state.write(&marked, &mark).map(drop);
+    written.map_err(|error| unknown(&error))
 }
 
 /// Whether the mark of a locked volume allows to clean it.
@@ -137,8 +135,13 @@ pub(super) fn judge(
 pub(super) fn wiping(context: &CleanupContext, pv: &PvView, candidate: &Candidate) -> Option<Mark> {
     let state = context.state.borrow();
     let cluster = state.settings.judges(candidate)?;
-    let now = context.cluster.now();
-    Some(mark_of(pv, cluster, candidate, MarkState::Wiping, now))
+    Some(mark_of(
+        pv,
+        cluster,
+        candidate,
+        MarkState::Wiping,
+        context.cluster.now(),
+    ))
 }
 
 /// Whether a volume is clean already, by its mark: an earlier process could not release its PV.

@@ -29,6 +29,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::device::Device;
 use super::identity::Identity;
@@ -40,7 +41,10 @@ pub use files::StateDir;
 pub use root::RootAttributes;
 
 /// The state of a volume. The order is that of a volume's life, in which a mark only goes forward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "camelCase")]
 pub enum MarkState {
     /// Its PV is about to be created.
     #[default]
@@ -78,7 +82,8 @@ impl MarkState {
 }
 
 /// What is recorded of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Mark {
     /// The UID of the namespace kube-system.
     pub cluster: String,
@@ -130,6 +135,11 @@ impl MarkOnDisk {
             Self::Valid(mark) => Some(mark),
             Self::Absent | Self::Unreadable { .. } => None,
         }
+    }
+
+    /// Whether it is that of a PV, and the volume was not wiped since.
+    pub fn is_of(&self, pv_uid: &str) -> bool {
+        matches!(self, Self::Valid(mark) if mark.pv_uid == pv_uid && mark.state != MarkState::Free)
     }
 
     /// Whether the volume may have a PV or the data of a tenant.
@@ -256,7 +266,7 @@ impl StateDir {
     /// # Errors
     /// [`MarkError`]. The earlier mark counts unless the new one was written after all.
     pub fn write(&self, volume: &MarkedVolume<'_>, mark: &Mark) -> Result<Place, MarkError> {
-        let marks = self.read_all()?;
+        let marks = self.read_of(volume)?;
         let attribute = volume.root.map(attribute::read).transpose()?;
         let records = marks.records(volume, attribute);
         let mut content = Content {
@@ -268,7 +278,7 @@ impl StateDir {
         let old_files = marks.files_of(volume).into_iter().map(|(name, _)| name);
         let refusal = match volume.root {
             None => "a device has no attributes".to_owned(),
-            Some(root) => match attribute::write(root, &content.encode()) {
+            Some(root) => match attribute::write(root, &content.encode()?) {
                 Ok(()) => {
                     self.remove(old_files);
                     return Ok(Place::Attribute);
@@ -283,7 +293,7 @@ impl StateDir {
         volume.identity.text.clone_into(&mut content.identity);
         volume.entry.clone_into(&mut content.entry);
         let name = files::name(volume);
-        self.replace(&name, &content.encode())?;
+        self.replace(&name, &content.encode()?)?;
         self.remove(old_files.filter(|old| **old != name));
         Ok(Place::StateDirectory)
     }

@@ -112,11 +112,12 @@ fn wipe_whose_pv_is_lost_goes_on() {
 }
 
 /// The mark of a filesystem, as it lies there.
-fn mark_at(path: &Path) -> String {
+fn mark_at(path: &Path) -> Value {
     let mut bytes = vec![0; 4096];
     let length = getxattr(path, "security.local-volume", &mut bytes[..]).unwrap();
-    bytes.truncate(length);
-    String::from_utf8(bytes).unwrap()
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    let json = text.lines().nth(1).unwrap();
+    serde_json::from_str::<Value>(json).unwrap()["mark"].take()
 }
 
 #[test]
@@ -130,11 +131,11 @@ fn disk_that_was_moved_gets_the_mark_of_its_new_pv() {
         pv["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
     });
     volume.start();
-    let line = format!("\npv-uid={}\n", volume.pv.uid().unwrap());
+    let uid = volume.pv.uid().unwrap();
     let what = "the mark names the new PV";
     volume
         .stage
-        .eventually(what, || mark_at(&volume.path).contains(&line));
+        .eventually(what, || mark_at(&volume.path)["pvUid"] == uid);
     set_policy(&volume.stage, &volume.pv, "Delete");
     volume.is_cleaned();
 }
@@ -150,7 +151,10 @@ fn root_that_an_administrator_prepares_is_restored_after_the_tenant() {
     };
     own(5, 0o2750);
     let what = "the mark has the new owner and mode";
-    stage.eventually(what, || mark_at(&path).contains("\nroot=5:5:2750:"));
+    stage.eventually(what, || {
+        let root = &mark_at(&path)["root"];
+        (&root["uid"], &root["gid"], &root["mode"]) == (&json!(5), &json!(5), &json!(0o2750))
+    });
     let pv = stage.used(&stage.bind("claim", &path));
     own(8, 0o777);
     stage.delete_claim("claim");

@@ -1,18 +1,17 @@
-//! The text of a mark: lines `key=value`, the version first, the SHA-256 of all other bytes last.
+//! The text of a mark: a line with the version, a line of JSON, empty lines, and a line with the SHA-256 of all bytes
+//! before it.
 //!
-//! Values are percent-encoded where they hold `%`, a control character or anything but ASCII: users and administrators
-//! choose the names of claims, classes and entries. A text with an unknown version, an unknown key or a wrong checksum
-//! is not readable.
+//! A text with an unknown version, an unknown key or a wrong checksum is not readable: what it says may restrict.
 
-use std::collections::BTreeMap;
+use std::io;
 
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
 
-use super::{Mark, MarkOnDisk, MarkState, RootAttributes};
+use super::{Mark, MarkOnDisk, MarkState};
 use crate::host::sha256;
 
-const VERSION: &str = "1";
+const VERSION: &str = "version=1\n";
 
 /// The least length of a text, so that later writes need no more space. With it, the attribute of a root fills an ext4
 /// block of 1 KiB, the smallest there is.
@@ -21,12 +20,10 @@ pub(super) const PADDED_BYTES: usize = 896;
 /// The line of the checksum, without its value.
 const CHECKSUM: &str = "checksum=";
 
-const RESERVED: &AsciiSet = &CONTROLS.add(b'%');
-
 /// The bytes of one place.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    /// The first 16 hexadecimal digits of the SHA-256 of the bytes.
+    /// The first 16 hexadecimal digits of the checksum, or of the SHA-256 of all bytes if they are not readable.
     pub digest: String,
     /// What they say; `None` if they are not readable.
     pub content: Option<Content>,
@@ -34,9 +31,11 @@ pub(super) struct Record {
 
 impl Record {
     pub fn read(bytes: &[u8]) -> Self {
-        let mut digest = sha256(bytes);
+        let (mut digest, content) = match Content::decode(bytes) {
+            Some((checksum, content)) => (checksum, Some(content)),
+            None => (sha256(bytes), None),
+        };
         digest.truncate(16);
-        let content = Content::decode(bytes);
         Self { digest, content }
     }
 
@@ -59,7 +58,8 @@ impl Record {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Content {
     pub mark: Mark,
     /// The digests of the records that do not count any more.
@@ -71,79 +71,23 @@ pub(super) struct Content {
 }
 
 impl Content {
-    pub fn encode(&self) -> Vec<u8> {
-        let mark = &self.mark;
-        let mut fields = vec![
-            ("version", VERSION.to_owned()),
-            ("cluster", mark.cluster.clone()),
-            ("pv-uid", mark.pv_uid.clone()),
-            ("token", mark.token.clone()),
-            ("state", mark.state.as_str().to_owned()),
-            ("identity-hash", mark.identity_hash.clone()),
-            ("class", mark.class.clone()),
-            ("read-only", mark.read_only.to_string()),
-            ("written-at", mark.written_at.to_string()),
-            ("replaces", self.replaces.join(",")),
-            ("identity", self.identity.clone()),
-            ("entry", self.entry.clone()),
-        ];
-        fields.extend(mark.claim.clone().map(|claim| ("claim", claim)));
-        fields.extend(mark.header.clone().map(|header| ("header", header)));
-        fields.extend(mark.root.as_ref().map(|root| ("root", root.encode())));
-        let mut text = String::new();
-        for (key, value) in fields {
-            let value = utf8_percent_encode(&value, RESERVED).to_string();
-            text.extend([key, "=", &value, "\n"]);
-        }
-        let end = PADDED_BYTES.saturating_sub(CHECKSUM.len() + 65);
-        while text.len() < end {
-            text.push('\n');
-        }
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
+        let mut text = format!("{VERSION}{}\n", serde_json::to_string(self)?);
+        let end = PADDED_BYTES - (CHECKSUM.len() + 64 + 1);
+        text.extend(std::iter::repeat_n('\n', end.saturating_sub(text.len())));
         let checksum = sha256(text.as_bytes());
         text.extend([CHECKSUM, &checksum, "\n"]);
-        text.into_bytes()
+        Ok(text.into_bytes())
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The checksum and the content.
+    fn decode(bytes: &[u8]) -> Option<(String, Self)> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (body, checksum) = text.strip_suffix('\n')?.rsplit_once(CHECKSUM)?;
         if sha256(body.as_bytes()) != checksum {
             return None;
         }
-        let mut fields = BTreeMap::new();
-        for line in body.lines().filter(|line| !line.is_empty()) {
-            let (key, value) = line.split_once('=')?;
-            let value = percent_decode_str(value).decode_utf8().ok()?;
-            fields.insert(key, value.into_owned());
-        }
-        if fields.remove("version")? != VERSION {
-            return None;
-        }
-        let state = fields.remove("state")?;
-        let replaces = fields.remove("replaces")?;
-        let root = match fields.remove("root") {
-            Some(root) => Some(RootAttributes::decode(&root)?),
-            None => None,
-        };
-        let content = Self {
-            mark: Mark {
-                cluster: fields.remove("cluster")?,
-                pv_uid: fields.remove("pv-uid")?,
-                token: fields.remove("token")?,
-                state: MarkState::ALL.into_iter().find(|it| it.as_str() == state)?,
-                identity_hash: fields.remove("identity-hash")?,
-                class: fields.remove("class")?,
-                claim: fields.remove("claim"),
-                header: fields.remove("header"),
-                read_only: fields.remove("read-only")?.parse().ok()?,
-                written_at: fields.remove("written-at")?.parse().ok()?,
-                root,
-            },
-            replaces: replaces.split_terminator(',').map(str::to_owned).collect(),
-            identity: fields.remove("identity")?,
-            entry: fields.remove("entry")?,
-        };
-        // An unknown key may restrict.
-        fields.is_empty().then_some(content)
+        let content = serde_json::from_str(body.strip_prefix(VERSION)?).ok()?;
+        Some((checksum.to_owned(), content))
     }
 }

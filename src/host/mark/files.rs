@@ -65,32 +65,48 @@ impl StateDir {
     /// When one cannot be read. Then it is not known which volumes have one.
     pub fn read_all(&self) -> io::Result<Marks> {
         let mut files = BTreeMap::new();
-        for entry in self
-            .path()
-            .map(fs::read_dir)
-            .transpose()?
-            .into_iter()
-            .flatten()
-        {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if !name.ends_with(SUFFIX) {
-                continue;
+        if let Some(path) = self.path() {
+            for entry in fs::read_dir(path)? {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                if name.ends_with(SUFFIX) {
+                    files.extend(self.read_file(name)?);
+                }
             }
-            let mut bytes = Vec::new();
-            match File::open(entry.path()) {
-                // Another process removed it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                file => file?.take(MAX_BYTES).read_to_end(&mut bytes)?,
-            };
-            files.insert(name, Record::read(&bytes));
         }
+        Ok(self.marks(files))
+    }
+
+    /// The same for one volume. Its own file replaced all others when it was written.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn read_of(&self, volume: &MarkedVolume<'_>) -> io::Result<Marks> {
+        match self.read_file(name(volume))? {
+            None => self.read_all(),
+            file => Ok(self.marks(file.into_iter().collect())),
+        }
+    }
+
+    fn marks(&self, files: BTreeMap<String, Record>) -> Marks {
         let may = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
-        Ok(Marks {
+        Marks {
             files,
-            has_directory: self.0.is_some(),
+            has_directory: self.is_open(),
             may_set_attributes: capabilities(None).is_ok_and(may),
-        })
+        }
+    }
+
+    /// A file with its name. `None`: there is none, since another process may have removed it.
+    fn read_file(&self, name: String) -> io::Result<Option<(String, Record)>> {
+        let Some(path) = self.path() else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        match File::open(path.join(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?.take(MAX_BYTES).read_to_end(&mut bytes)?,
+        };
+        Ok(Some((name, Record::read(&bytes))))
     }
 
     /// Writes a file in one step, durably.

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{Gid, Mode, Uid, XattrFlags, fchmod, fchown, fremovexattr, fsetxattr, fstat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::attribute;
 use crate::host::{hex, ioctl};
@@ -18,7 +19,8 @@ const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 const PERMISSIONS: u32 = 0o7777;
 
 /// Owner, mode, ACLs and project of a filesystem's root.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RootAttributes {
     /// The owner.
     pub uid: u32,
@@ -85,28 +87,6 @@ impl RootAttributes {
             Some(format!("{what}: {error}"))
         });
         failed.collect()
-    }
-
-    /// Its text in a mark.
-    pub(super) fn encode(&self) -> String {
-        let Self { uid, gid, mode, .. } = self;
-        let (project, acl, default_acl) = (self.project, &self.acl, &self.default_acl);
-        format!("{uid}:{gid}:{mode:o}:{project}:{acl}:{default_acl}")
-    }
-
-    pub(super) fn decode(text: &str) -> Option<Self> {
-        let fields: Vec<_> = text.split(':').collect();
-        let [uid, gid, mode, project, acl, default_acl] = fields[..] else {
-            return None;
-        };
-        Some(Self {
-            uid: uid.parse().ok()?,
-            gid: gid.parse().ok()?,
-            mode: u32::from_str_radix(mode, 8).ok()?,
-            acl: acl.to_owned(),
-            default_acl: default_acl.to_owned(),
-            project: project.parse().ok()?,
-        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use control_plane::faults::{Answer, Fault};
 use control_plane::requests::Verb;
 use local_volume_provisioner::names::pv_name;
+use serde_json::Value;
 use support::{LoopDevice, run};
 
 use super::*;
@@ -31,13 +32,13 @@ fn state_of(bench: &Bench, volume: &Volume) -> String {
         text.truncate(length.unwrap());
         String::from_utf8(text).unwrap()
     } else {
-        let line = format!("entry={}", entry(volume));
-        let file = run("grep", &["-rlx", &line, root.to_str().unwrap()]);
+        let entry = format!("\"entry\":\"{}\"", entry(volume));
+        let file = run("grep", &["-rlF", &entry, root.to_str().unwrap()]);
         fs::read_to_string(file.trim()).unwrap()
     };
     sandbox.umount(&root).unwrap();
-    let state = text.lines().find_map(|line| line.strip_prefix("state="));
-    state.unwrap().to_owned()
+    let content: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    content["mark"]["state"].as_str().unwrap().to_owned()
 }
 
 fn entry(volume: &Volume) -> &str {
@@ -58,8 +59,7 @@ fn refuse(bench: &Bench, verb: Verb, skip: usize, volumes: &[Volume]) -> Vec<Fau
 
 #[test]
 fn a_power_cut_after_each_write_of_a_mark_loses_no_data_and_no_volume() {
-    let mut bench = or_skip!(Bench::set());
-    bench.has_marks = true;
+    let bench = or_skip!(Bench::set());
     let stage = &bench.stage;
     let mut methods = Method::all().to_vec();
     methods.retain(|it| ["zero", "ext4"].contains(&it.name));
