@@ -49,6 +49,12 @@ pub const ENV_PV: &str = "LOCAL_PV_NAME";
 pub const ENV_IDENTITY: &str = "LOCAL_PV_IDENTITY";
 /// In the container of a cleaning Job: the variable with the expected size of the device in bytes.
 pub const ENV_SIZE: &str = "LOCAL_PV_SIZE";
+/// In the container of a cleaning Job: the variable with the PV's UID, which the mark of the device has.
+pub const ENV_PV_UID: &str = "LOCAL_PV_UID";
+/// In the container of a cleaning Job: the variable with the device's class, by which its mark is found.
+pub const ENV_CLASS: &str = "LOCAL_PV_CLASS";
+/// The variable with the directory of the marks, which is at the same path on the host and in each container.
+pub const ENV_STATE: &str = "STATE_DIRECTORY";
 
 /// Keeps a released PV in the API until its volume is clean.
 pub const FINALIZER: &str = "local-volume-provisioner/cleanup";

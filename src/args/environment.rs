@@ -1,7 +1,8 @@
 //! The environment variables that the pod's template sets.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+
+use crate::names::ENV_STATE;
 
 /// The environment variables. An empty variable counts as not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct Environment {
     /// directory cannot be recognised by this pod in it.
     pub pod_uid: Option<String>,
     /// `STATE_DIRECTORY`: the directory of the host for marks that no filesystem can hold.
-    pub state_directory: Option<PathBuf>,
+    pub state_directory: Option<String>,
     /// `KUBERNETES_SERVICE_HOST`, which the kubelet sets: whether this runs in a container of a Pod.
     pub in_pod: bool,
 }
@@ -52,7 +53,7 @@ impl Environment {
                 .collect(),
             pod_name: text("POD_NAME").or_else(|| text("HOSTNAME")),
             pod_uid: text("POD_UID"),
-            state_directory: text("STATE_DIRECTORY").map(PathBuf::from),
+            state_directory: text(ENV_STATE),
             in_pod: text("KUBERNETES_SERVICE_HOST").is_some(),
         }
     }

@@ -1,9 +1,11 @@
 //! Arguments of `job`.
 
+use std::path::PathBuf;
+
 use clap::builder::NonEmptyStringValueParser;
 
 use crate::config::{CleanMethod, Cleaner};
-use crate::names::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE};
+use crate::names::{ENV_CLASS, ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_PV_UID, ENV_SIZE, ENV_STATE};
 use crate::types::MountPath;
 
 /// Arguments of `job`. The provisioner sets the variables in the Jobs that it creates.
@@ -25,6 +27,18 @@ pub struct Job {
     /// Its expected size in bytes.
     #[arg(long, env = ENV_SIZE, value_name = ENV_SIZE)]
     pub size: u64,
+
+    /// The UID of the PV, which the mark of the device must have.
+    #[arg(long, env = ENV_PV_UID, value_name = ENV_PV_UID)]
+    pub pv_uid: String,
+
+    /// The class of the device.
+    #[arg(long, env = ENV_CLASS, value_name = ENV_CLASS)]
+    pub class: String,
+
+    /// The directory with the marks of devices; without it the mark is not checked.
+    #[arg(long, env = ENV_STATE, value_name = ENV_STATE)]
+    pub state_directory: Option<PathBuf>,
 
     /// The class's cleanMethod.
     #[arg(long, value_name = "METHOD", conflicts_with = "command")]

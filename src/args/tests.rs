@@ -104,7 +104,7 @@ fn commands_have_their_arguments() {
 
 #[test]
 fn job_has_a_method_or_a_command_that_is_passed_on() {
-    let required = "job --pv=p --device=/d --identity=i --size=1";
+    let required = "job --pv=p --device=/d --identity=i --size=1 --pv-uid=u --class=c";
     let cleaner = |line: &str| match parsed(&line.replacen("job", required, 1)).command {
         Some(Command::Job(job)) => job.cleaner(),
         other => panic!("{line}: {other:?}"),

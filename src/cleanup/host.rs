@@ -61,6 +61,10 @@ pub trait LockedVolume: Debug + Send + Sync {
     /// Verifies that a Job has wiped the device, and writes the mark `free`.
     fn verify<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a>;
 
+    /// Lets the mark name the PV of the commit, closes the device for its Job, and keeps the lock. The mark is `wiping`
+    /// only if a wipe has begun: the Job may never start.
+    fn hand_over(self: Box<Self>, commit: &Commit) -> BoxFuture<'_, Result<Lock, Failure>>;
+
     /// Closes the volume, and keeps its lock.
     fn close(self: Box<Self>) -> Lock;
 }

@@ -72,7 +72,7 @@ pub(super) async fn create(
     let (order, source) = (&commit.order, &context.jobs);
     let (size, now) = (device.candidate().capacity, context.cluster.now());
     let job = job_object::job(order, terms, source, commit.identity(), size, now);
-    let lock = device.close();
+    let lock = device.hand_over(commit).await?;
     if progress.is_cancelled() {
         return Err(Stop::Changed("the program is shutting down".into()));
     }

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
-use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use nix::errno::Errno;
+use tokio::time::timeout;
 
 use crate::crash::crash_point;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
-use crate::host::mark::{Mark, MarkError, MarkOnDisk};
+use crate::host::mark::{Mark, MarkError, MarkOnDisk, MarkState};
 use crate::host::mounts::{Mount, MountTable};
 use crate::inventory::Candidate;
 use crate::plan::reasons;
@@ -18,7 +20,7 @@ use crate::wipe::progress::Progress;
 use crate::wipe::trim::Trim;
 use crate::wipe::{tree, trim};
 
-use super::blocking::blocking;
+use super::blocking::{PROBE_TIMEOUT, blocking};
 use super::external::external;
 use super::volume::{OpenVolume, Volume};
 use super::{CleanVolume, Cleaning, Commit, Failure, Lock, LockedVolume, job};
@@ -61,13 +63,20 @@ impl LockedVolume for OpenVolume {
         verify.boxed()
     }
 
+    fn hand_over(self: Box<Self>, commit: &Commit) -> BoxFuture<'_, Result<Lock, Failure>> {
+        let (found, state) = (&self.candidate.mark.on_disk, MarkState::Used);
+        let mark = commit.mark.clone().filter(|it| !found.is_of(&it.pv_uid));
+        let begun = self.begin(mark.map(|mark| Mark { state, ..mark }));
+        begun.map_ok(|volume| Box::new(volume.lock) as Lock).boxed()
+    }
+
     fn close(self: Box<Self>) -> Lock {
         Box::new(self.lock)
     }
 }
 
 impl OpenVolume {
-    /// Records that the wipe begins. `None`: the volume can have no mark.
+    /// Writes a mark before the wipe or the Job begins. `None`: the volume can have no mark.
     async fn begin(self, mark: Option<Mark>) -> Result<Self, Failure> {
         let Some(mark) = mark else {
             return Ok(self);
@@ -85,7 +94,11 @@ impl OpenVolume {
             }
             Ok(self)
         };
-        blocking(false, work).await
+        let written = timeout(PROBE_TIMEOUT, blocking(false, work)).await;
+        written.unwrap_or_else(|_| {
+            let message = "the disk or the state directory did not take the mark within 10 s";
+            Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+        })
     }
 
     /// Deletes the data, verifies that it is gone, and writes `mark` as free.

@@ -1,8 +1,8 @@
 //! `job`: the program of the container of a cleaning Job.
 //!
 //! The provisioner that created the Job may be gone, and the disk may have been replaced. So the device is inspected
-//! again: it must have the identity and size of the Job's device, and be unused. A lock excludes other cleaners of
-//! this program. The device is cleaned with the code of the provisioner.
+//! again: it must have the identity and size of the Job's device, and be unused. Its mark must be that of the Job's PV.
+//! A lock excludes other cleaners of this program. The device is cleaned with the code of the provisioner.
 
 use std::process::ExitCode;
 
@@ -17,6 +17,7 @@ use crate::cleanup::{Failure, Obstacle, inspect};
 use crate::host::Machine;
 use crate::host::identity::{Match, compare};
 use crate::host::mark::StateDir;
+use crate::host::mounts::MountTable;
 use crate::plan::reasons;
 use crate::types::VolumeMode;
 use crate::wipe::method::Method;
@@ -53,14 +54,25 @@ async fn clean(job: &args::Job, method: &Method, progress: &Progress) -> Result<
 /// Opens and locks the device, and verifies that it is the one that the Job names. Blocking.
 fn open(job: &args::Job) -> Result<OpenVolume, Obstacle> {
     let (path, size) = (&job.device, job.size);
-    let machine = Machine::read(&StateDir::default())?;
-    let opened = OpenVolume::take(path, "", VolumeMode::Block, Access::Clean, &machine)?;
+    let state = match &job.state_directory {
+        Some(dir) => StateDir::open(dir, false, &MountTable::read()?).map_err(Obstacle::Unknown)?,
+        None => StateDir::default(),
+    };
+    let machine = Machine::read(&state)?;
+    let opened = OpenVolume::take(path, &job.class, VolumeMode::Block, Access::Clean, &machine)?;
     let found = &opened.candidate;
     if compare(&job.identity, &found.identity) != Match::Same || found.capacity != size {
         return Err(Obstacle::Unknown(format!(
             "another device is at {path} than the one to be cleaned: expected {:?} with {size} bytes, found {:?} with {}; \
              put the expected disk back, or delete this Job",
             job.identity, found.identity.text, found.capacity
+        )));
+    }
+    if job.state_directory.is_some() && !found.mark.on_disk.is_of(&job.pv_uid) {
+        return Err(Obstacle::Unknown(format!(
+            "the mark of {path} is not that of the PV {} with the UID {}, so the device may have another tenant; delete \
+             this Job",
+            job.pv, job.pv_uid
         )));
     }
     let devices = found.footprint.devices();

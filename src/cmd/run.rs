@@ -122,6 +122,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             image: environment.job_image.clone(),
             pull_secrets: environment.job_pull_secrets.clone(),
             has_udev: Path::new(UDEV).is_dir(),
+            state_directory: environment.state_directory.clone().filter(|_| has_marks),
         });
         let (send, readings) = watch::channel(None);
         let woken = Arc::clone(&wake);
@@ -302,7 +303,7 @@ pub(super) fn state_directory(environment: &Environment) -> Result<StateDir> {
     let Some(path) = &environment.state_directory else {
         return Ok(StateDir::default());
     };
-    let opened = StateDir::open(path, environment.in_pod, &MountTable::read()?);
+    let opened = StateDir::open(Path::new(path), environment.in_pod, &MountTable::read()?);
     Ok(opened.unwrap_or_else(|why| {
         tracing::error!("STATE_DIRECTORY: {why}; the PVs of devices are protected without marks");
         StateDir::default()

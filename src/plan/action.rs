@@ -256,4 +256,6 @@ pub struct JobTerms {
     pub tolerations: Vec<Toleration>,
     /// The image.
     pub image: String,
+    /// The directory of the marks, if the device has one. The Job mounts it, and checks the mark.
+    pub state_directory: Option<String>,
 }

@@ -102,12 +102,15 @@ impl<'a> Planner<'a> {
             }
             return;
         };
-        let job = match &self.snapshot.job_source.image {
+        let source = &self.snapshot.job_source;
+        let is_judged = self.settings.judges(volume.candidate);
+        let job = match &source.image {
             _ if !config.use_job_for_cleaning || volume.candidate.kind != VolumeMode::Block => None,
             Some(image) => Some(JobTerms {
                 hostname: self.node.hostname.clone(),
                 tolerations: config.job_tolerations.clone(),
                 image: image.clone(),
+                state_directory: is_judged.and(source.state_directory.clone()),
             }),
             None => {
                 let reason = reasons::VOLUME_FAILED_DELETE;

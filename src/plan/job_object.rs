@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use crate::config::Cleaner;
 use crate::names::{
     ANNOTATION_CLAIM_UID, ANNOTATION_IDENTITY, ANNOTATION_JOB_CLEANER, ANNOTATION_JOB_DEVICE,
-    ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_SIZE,
-    LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID, fnv1a_64, job_name, job_volume_name, pv_label,
+    ANNOTATION_JOB_START, ANNOTATION_JOB_TEMPLATE, ENV_CLASS, ENV_DEVICE, ENV_IDENTITY, ENV_PV,
+    ENV_PV_UID, ENV_SIZE, ENV_STATE, LABEL_HOSTNAME, LABEL_JOB_PV, LABEL_JOB_PV_UID, fnv1a_64,
+    job_name, job_volume_name, pv_label,
 };
 
 use super::{CleanOrder, JobTerms};
@@ -30,6 +31,8 @@ pub struct JobSource {
     pub pull_secrets: Vec<String>,
     /// Whether this process sees [`UDEV`]. The Job mounts it then, so that both find the same identities.
     pub has_udev: bool,
+    /// The directory of the marks, if this process has one.
+    pub state_directory: Option<String>,
 }
 
 impl JobSource {
@@ -117,7 +120,10 @@ fn spec(
         "name": volume, "mountPath": mount_dir, "mountPropagation": "HostToContainer",
     })];
     let udev = source.has_udev.then_some(("udev", UDEV, Some(true)));
-    for (name, path, read_only) in [Some(("dev", DEV, None)), udev].into_iter().flatten() {
+    let state = terms.state_directory.as_deref();
+    let marks = state.map(|path| ("marks", path, Some(true)));
+    let dev = Some(("dev", DEV, None));
+    for (name, path, read_only) in [dev, udev, marks].into_iter().flatten() {
         if path != mount_dir {
             volumes.push(json!({ "name": name, "hostPath": { "path": path } }));
             mounts.push(json!({ "name": name, "mountPath": path, "readOnly": read_only }));
@@ -130,8 +136,12 @@ fn spec(
         (ENV_PV, order.pv.name.clone()),
         (ENV_IDENTITY, identity.to_owned()),
         (ENV_SIZE, size.to_string()),
-    ]
-    .map(|(name, value)| json!({ "name": name, "value": value.replace('$', "$$") }));
+        (ENV_PV_UID, order.pv.uid.clone()),
+        (ENV_CLASS, class.name.clone()),
+    ];
+    let state_directory = state.map(|path| (ENV_STATE, path.to_owned()));
+    let env = env.into_iter().chain(state_directory);
+    let env = env.map(|(name, value)| json!({ "name": name, "value": value.replace('$', "$$") }));
     let secrets = source.pull_secrets.iter();
     let secrets: Vec<_> = secrets.map(|name| json!({ "name": name })).collect();
     let limit = class.cleanup_timeout;
@@ -150,7 +160,7 @@ fn spec(
                         Cleaner::Method(method) => vec![format!("--method={method}")],
                         Cleaner::Command(words) => words.clone(),
                     },
-                    "env": env,
+                    "env": env.collect::<Vec<_>>(),
                     "volumeMounts": mounts,
                     "securityContext": { "privileged": true },
                 }],

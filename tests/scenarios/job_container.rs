@@ -3,12 +3,15 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use local_volume_provisioner::host::access::Access;
+use local_volume_provisioner::host::identity::Identity;
 use local_volume_provisioner::host::lock::VolumeLock;
+use local_volume_provisioner::host::mark::{Mark, MarkState, MarkedVolume, StateDir};
+use local_volume_provisioner::host::mounts::MountTable;
 use nix::sys::signal::Signal;
 use support::{LoopDevice, Program, Sandbox, bare_command};
 
@@ -58,8 +61,32 @@ impl Fixture {
             .env("LOCAL_PV_BLKDEVICE", &self.path)
             .env("LOCAL_PV_NAME", "local-pv-1a")
             .env("LOCAL_PV_IDENTITY", self.identity())
-            .env("LOCAL_PV_SIZE", (32 * MIB).to_string());
+            .env("LOCAL_PV_SIZE", (32 * MIB).to_string())
+            .env("LOCAL_PV_UID", "pv-uid")
+            .env("LOCAL_PV_CLASS", "raw");
         command
+    }
+
+    /// The same with a directory of marks.
+    fn command_with_marks(&self, marks: &Path) -> Command {
+        let mut command = self.command(&["--method=zero"]);
+        command.env("STATE_DIRECTORY", marks);
+        command
+    }
+
+    fn write_mark(&self, marks: &Path, pv_uid: &str, state: MarkState) {
+        let identity = Identity {
+            text: self.identity(),
+            weak: true,
+        };
+        let volume = MarkedVolume::new(None, &identity, "raw", &self.path);
+        let mark = Mark {
+            pv_uid: pv_uid.into(),
+            state,
+            ..Mark::default()
+        };
+        let marks = StateDir::open(marks, false, &MountTable::read().unwrap()).unwrap();
+        marks.write(&volume, &mark).unwrap();
     }
 
     fn start(&self, command: Command) -> Program {
@@ -145,6 +172,43 @@ fn a_device_of_another_size_is_left_alone() {
         1,
         &["67108864 bytes", "33554432", "nothing was touched"],
     );
+}
+
+#[test]
+fn a_device_whose_mark_is_not_of_the_pv_is_left_alone() {
+    let fixture = or_skip!(fixture());
+    let marks = fixture.sandbox.path().join("marks");
+    // Without the directory it is not known whether there is a mark.
+    let words = ["cannot be opened as a directory", "nothing was touched"];
+    fixture.is_refused(fixture.command_with_marks(&marks), 1, &words);
+    fs::create_dir(&marks).unwrap();
+    let words = ["the mark of", "delete this Job", "nothing was touched"];
+    for (pv_uid, state) in [
+        // It was wiped, and it was offered since.
+        ("pv-uid", MarkState::Free),
+        ("next-uid", MarkState::Used),
+    ] {
+        fixture.write_mark(&marks, pv_uid, state);
+        fixture.is_refused(fixture.command_with_marks(&marks), 1, &words);
+    }
+    let file = fs::read_dir(&marks)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    fs::write(&file, "damaged").unwrap();
+    fixture.is_refused(fixture.command_with_marks(&marks), 1, &words);
+    fs::remove_file(&file).unwrap();
+    fixture.is_refused(fixture.command_with_marks(&marks), 1, &words);
+
+    for state in [MarkState::Used, MarkState::Wiping] {
+        fixture.write_mark(&marks, "pv-uid", state);
+        scribble(fixture.device.path());
+        let (code, log) = fixture.run(fixture.command_with_marks(&marks));
+        assert_eq!(code, Some(0), "{state:?}: {log}");
+        assert!(fixture.device.is_zero().unwrap(), "{state:?}");
+    }
 }
 
 #[test]

@@ -225,17 +225,18 @@ struct SimVolume {
 }
 
 impl SimVolume {
-    /// Records that the disk is clean.
-    async fn free(&self, mark: Option<Mark>) {
+    async fn write(&self, mark: Option<Mark>) {
         pause(20).await;
         self.host.goes_on().await;
-        let mark = mark.map(|mark| Mark {
-            state: MarkState::Free,
-            ..mark
-        });
         if let Some(mark) = mark {
             self.host.world.lock().disks[self.lock.at].mark = MarkOnDisk::Valid(mark);
         }
+    }
+
+    /// Records that the disk is clean.
+    async fn free(&self, mark: Option<Mark>) {
+        let state = MarkState::Free;
+        self.write(mark.map(|mark| Mark { state, ..mark })).await;
     }
 
     async fn wipe_it(
@@ -245,11 +246,7 @@ impl SimVolume {
         progress: Progress,
     ) -> Result<CleanVolume, Failure> {
         let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
-        if let Some(mark) = &mark {
-            pause(20).await;
-            self.host.goes_on().await;
-            world.lock().disks[at].mark = MarkOnDisk::Valid(mark.clone());
-        }
+        self.write(mark.clone()).await;
         let failed = |text: &str| Failure::new(reasons::VOLUME_FAILED_DELETE, text);
         let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
         for _ in 0..fastrand::u32(1..5) {
@@ -319,6 +316,17 @@ impl LockedVolume for SimVolume {
             })
         };
         verify.boxed()
+    }
+
+    fn hand_over(self: Box<Self>, commit: &Commit) -> BoxFuture<'_, Result<Lock, Failure>> {
+        let write = async {
+            let (state, found) = (MarkState::Used, &self.candidate.mark.on_disk);
+            let mark = commit.mark.clone().filter(|it| !found.is_of(&it.pv_uid));
+            let mark = mark.map(|mark| Mark { state, ..mark });
+            self.write(mark).await;
+            Ok(Box::new(self.lock) as Lock)
+        };
+        write.boxed()
     }
 
     fn close(self: Box<Self>) -> Lock {

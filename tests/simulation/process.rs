@@ -168,6 +168,7 @@ impl Process {
                     image: Some("image".into()),
                     pull_secrets: Vec::new(),
                     has_udev: false,
+                    state_directory: None,
                 }),
             };
             let periods = Periods {

@@ -60,12 +60,14 @@ fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder,
         hostname: "host-1".into(),
         tolerations: serde_json::from_value(tolerations.clone()).unwrap(),
         image: "example.com/lvp:1".into(),
+        state_directory: Some("/var/lib/marks".into()),
     };
     let source = JobSource {
         namespace: "storage".into(),
         image: None,
         pull_secrets: secrets.iter().map(ToString::to_string).collect(),
         has_udev: true,
+        state_directory: None,
     };
     let now = Timestamp::now();
     let job = job(&order, &terms, &source, "v1:wwid=a", 4096, now);
@@ -101,6 +103,7 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
             { "name": name, "hostPath": { "path": "/mnt/raw" } },
             { "name": "dev", "hostPath": { "path": "/dev" } },
             { "name": "udev", "hostPath": { "path": "/run/udev/data" } },
+            { "name": "marks", "hostPath": { "path": "/var/lib/marks" } },
         ])
     );
     assert_eq!(
@@ -109,6 +112,7 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
             { "name": name, "mountPath": "/disks/raw", "mountPropagation": "HostToContainer" },
             { "name": "dev", "mountPath": "/dev" },
             { "name": "udev", "mountPath": "/run/udev/data", "readOnly": true },
+            { "name": "marks", "mountPath": "/var/lib/marks", "readOnly": true },
         ])
     );
     let labels =
@@ -155,6 +159,9 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
                             { "name": "LOCAL_PV_NAME", "value": "local-pv-1a" },
                             { "name": "LOCAL_PV_IDENTITY", "value": "v1:wwid=a" },
                             { "name": "LOCAL_PV_SIZE", "value": "4096" },
+                            { "name": "LOCAL_PV_UID", "value": "pv-uid" },
+                            { "name": "LOCAL_PV_CLASS", "value": "raw" },
+                            { "name": "STATE_DIRECTORY", "value": "/var/lib/marks" },
                         ],
                         "securityContext": { "privileged": true },
                         "volumeMounts": null,
@@ -218,11 +225,13 @@ fn template_fingerprint_covers_everything_but_the_device() {
         image: None,
         pull_secrets: Vec::new(),
         has_udev: true,
+        state_directory: None,
     };
     let terms = |image: &str| JobTerms {
         hostname: "host-1".into(),
         tolerations: Vec::new(),
         image: image.into(),
+        state_directory: Some("/var/lib/marks".into()),
     };
     let order = order(&json!({ "cleanMethod": "zero" }));
     let template = |image| fingerprint(&order, &terms(image), &source);

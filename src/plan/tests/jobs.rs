@@ -73,6 +73,7 @@ fn devices_are_cleaned_by_jobs_and_what_is_mounted_is_not() {
             hostname: "host-1".into(),
             tolerations: vec![toleration.clone()],
             image: "example.com/lvp:1".into(),
+            state_directory: None,
         };
         assert_eq!(order(&plan).unwrap().job, is.then_some(terms), "{on}");
     }

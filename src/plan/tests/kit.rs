@@ -100,6 +100,7 @@ pub fn world() -> World {
                 image: Some("example.com/lvp:1".into()),
                 pull_secrets: Vec::new(),
                 has_udev: true,
+                state_directory: None,
             }),
             now: Duration::from_secs(100),
             date: jiff::Timestamp::now(),
