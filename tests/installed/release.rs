@@ -21,6 +21,7 @@ pub const NAME: &str = "local-volumes";
 /// An installed release; uninstalled with this.
 pub struct Release<'a> {
     cluster: &'a Cluster,
+    name: &'static str,
     values: Value,
     installed: String,
     may_be_forbidden: bool,
@@ -30,8 +31,20 @@ pub struct Release<'a> {
 impl<'a> Release<'a> {
     /// Installs the chart with these classes and other values, and waits until the pods are ready.
     pub fn install(cluster: &'a Cluster, classes: Value, values: Value) -> Self {
+        Self::named(NAME, cluster, classes, values)
+    }
+
+    /// Installs it with another name.
+    pub fn named(
+        name: &'static str,
+        cluster: &'a Cluster,
+        classes: Value,
+        mut values: Value,
+    ) -> Self {
+        values["fullnameOverride"] = json!(name);
         let release = Self {
             cluster,
+            name,
             values: all_values(classes, values),
             installed: now(),
             may_be_forbidden: false,
@@ -41,7 +54,7 @@ impl<'a> Release<'a> {
         let _ = helm(
             &[
                 "uninstall",
-                NAME,
+                name,
                 "--no-hooks",
                 "--wait",
                 "--ignore-not-found",
@@ -78,7 +91,7 @@ impl<'a> Release<'a> {
     /// Changes some values, and does not wait.
     pub fn begin_upgrade(&mut self, values: Value) {
         merge(&mut self.values, values);
-        let args = ["upgrade", "--install", NAME, CHART, "--values=-"];
+        let args = ["upgrade", "--install", self.name, CHART, "--values=-"];
         helm(&args, &self.values.to_string()).unwrap();
     }
 
@@ -86,7 +99,7 @@ impl<'a> Release<'a> {
         let args = [
             "upgrade",
             "--install",
-            NAME,
+            self.name,
             CHART,
             "--values=-",
             "--wait",
@@ -110,7 +123,7 @@ impl<'a> Release<'a> {
 
     /// Uninstalls it as users do; the output of Helm. A minute of this is the absence that the hook waits for.
     pub fn uninstall(mut self) -> Result<String> {
-        let said = helm(&["uninstall", NAME, "--wait", "--timeout=3m"], "");
+        let said = helm(&["uninstall", self.name, "--wait", "--timeout=3m"], "");
         self.gone = said.is_ok();
         said
     }
@@ -122,7 +135,7 @@ impl<'a> Release<'a> {
 
     /// Uninstalls it, and leaves the finalizers on.
     pub fn uninstall_without_hooks(mut self) {
-        helm(&["uninstall", NAME, "--no-hooks", "--wait"], "").unwrap();
+        helm(&["uninstall", self.name, "--no-hooks", "--wait"], "").unwrap();
         self.gone = true;
     }
 
@@ -135,7 +148,7 @@ impl<'a> Release<'a> {
         let lines = log
             .lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let account = format!("system:serviceaccount:{SYSTEM}:{NAME}");
+        let account = format!("system:serviceaccount:{SYSTEM}:{}", self.name);
         lines
             .filter(|line| {
                 let user = line["user"]["username"].as_str().unwrap_or_default();
@@ -153,7 +166,10 @@ impl<'a> Release<'a> {
     /// The provisioner's pods.
     pub fn pods(&self) -> Vec<Value> {
         let mut pods = self.cluster.list("pods", Some(SYSTEM));
-        pods.retain(|pod| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet");
+        pods.retain(|pod| {
+            let owner = &pod["metadata"]["ownerReferences"][0];
+            owner["kind"] == "DaemonSet" && owner["name"] == self.name
+        });
         pods
     }
 
@@ -261,7 +277,13 @@ impl Drop for Release<'_> {
             eprintln!("=== what is there\n{}", pvs.unwrap_or_default());
         }
         let _ = helm(
-            &["uninstall", NAME, "--no-hooks", "--wait", "--timeout=1m"],
+            &[
+                "uninstall",
+                self.name,
+                "--no-hooks",
+                "--wait",
+                "--timeout=1m",
+            ],
             "",
         );
     }

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, name, path};
-use crate::disks::entries;
+use crate::disks::{MIB, entries};
 use crate::marks::{dirty, marked, without_a_pv};
-use crate::release::NAME;
-use crate::{Cluster, Release};
+use crate::release::{NAME, class};
+use crate::{Cluster, Disks, Release};
 
 #[test]
 fn uninstalling_leaves_nothing_stuck_and_no_data_to_the_next_tenant() {
@@ -49,6 +49,43 @@ fn uninstalling_leaves_nothing_stuck_and_no_data_to_the_next_tenant() {
     let now = cluster.bound("claim");
     assert_eq!(now["metadata"]["uid"], bound["metadata"]["uid"]);
     assert_eq!(entries(path(&bound)), ["file"]);
+}
+
+#[test]
+fn two_releases_on_one_node_leave_each_others_volumes_alone() {
+    let cluster = or_skip!(Cluster::enter());
+    let (_disks, release) = Release::with_disks(&cluster, "ours", 2, json!({}));
+    let mut disks = Disks::new("theirs");
+    disks.filesystem("theirs", "disk", "ext4", 32 * MIB);
+    let classes = || json!([class("theirs", &disks.class("theirs"), json!({}))]);
+    let other = || Release::named("other-volumes", &cluster, classes(), json!({}));
+    let installed = other();
+    cluster.available("theirs", 1);
+    let ours = marked(&cluster, "our-claim", "ours");
+    let theirs = marked(&cluster, "their-claim", "theirs");
+
+    installed.uninstall().unwrap();
+    let installation = "local-volume-provisioner/installation";
+    let annotations = |pv: &Value| cluster.get("pv", name(pv), None).unwrap()["metadata"].take();
+    assert_eq!(
+        annotations(&theirs)["annotations"][installation],
+        json!(null)
+    );
+    let expected = format!("{SYSTEM}/{NAME}");
+    for pv in cluster.pvs() {
+        if pv["spec"]["storageClassName"] == "ours" {
+            assert_eq!(pv["metadata"]["annotations"][installation], *expected);
+        }
+    }
+    // Ours cleans its own volume, and not the other's.
+    cluster.delete_claim("their-claim");
+    cluster.in_phase(&theirs, "Released");
+    cluster.delete_claim("our-claim");
+    cluster.recycled(&ours);
+    release.still("the other's data", || entries(path(&theirs)) == ["file"]);
+    let _other = other();
+    cluster.recycled(&theirs);
+    assert!(entries(path(&theirs)).is_empty());
 }
 
 /// A PV with data whose claim and which itself are deleted, and that is not cleaned.
