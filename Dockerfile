@@ -63,7 +63,7 @@ LABEL org.opencontainers.image.title="local-volume-provisioner" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION"
-# Mounted disks belong to anyone, and only root may clean them.
+# The files of a released volume can belong to any user, and only root can delete them.
 USER 0:0
 EXPOSE 8080
 ENTRYPOINT ["/local-volume-provisioner"]

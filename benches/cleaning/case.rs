@@ -12,7 +12,7 @@ use super::table::{Spread, columns};
 
 /// What is cleaned: a tree, or a device.
 pub trait Subject {
-    /// Fills it anew; returns what is to be cleaned.
+    /// Fills it again; returns the path to clean.
     fn fill(&mut self) -> Result<PathBuf>;
 
     /// Waits until what a method did is on the disk. It belongs to the method's time.

@@ -17,8 +17,8 @@ pub struct Cost {
     pub wall: f64,
     /// CPU seconds of the process with all its threads, in the kernel and outside.
     pub cpu: f64,
-    /// Busy seconds of all CPUs, whoever kept them busy: the kernel's own threads are in it, which
-    /// carry out what a process asked for, and so is everything else on this machine.
+    /// Busy seconds of all CPUs. They include the kernel's threads, which carry out requests of the
+    /// process, and every other process of this machine.
     pub busy: f64,
     /// Of our own: the most memory in use, in MiB, beyond what an idle process has.
     pub memory: Option<f64>,

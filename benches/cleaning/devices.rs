@@ -26,8 +26,8 @@ const SMALL: u64 = 512 * MIB;
 
 const DD_DIRECT: &str = "dd bs=4M direct";
 
-/// A device that is made anew each time: after a request that the file below cannot fulfil, the
-/// kernel does not offer it again, and one method would spoil it for the others.
+/// A device that is created again for each method. After a request that the file below cannot
+/// fulfil, the kernel stops offering it, and the next method would be measured without it.
 struct Device<'a> {
     dir: &'a Path,
     size: u64,

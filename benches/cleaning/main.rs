@@ -1,8 +1,8 @@
 //! Our cleaners beside the tools that people know: `scripts/bench cleaning` runs this.
 //!
 //! Every method is a process of its own, ours too, which calls the library's functions. All methods
-//! of a case take turns on the same filesystem or device, filled anew each time, so that a busy or
-//! slow moment of the machine meets them all. A missed target is told and is not an error.
+//! of a case take turns on the same filesystem or device, filled again each time, so that a busy or
+//! slow moment of the machine affects all of them. A missed target is reported and is not an error.
 //!
 //! Loop devices and mounts are the process's own and end with it, also after `kill -9`.
 

@@ -20,7 +20,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
     eprintln!("measuring what is heard of other nodes' PVs ...");
     let bytes = |_| {
         let disk = tempfile::tempdir()?;
-        // No bookmarks, which come by the clock and not because of anybody's PVs.
+        // No bookmarks: the API server sends them at intervals, whether or not a PV has changed.
         on_stage(
             effort,
             |options| options.bookmarks = Duration::from_hours(1),

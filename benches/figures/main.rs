@@ -2,8 +2,8 @@
 //!
 //! Each figure is taken of the release binary as a process of its own, on real mounts, against the
 //! embedded control plane over HTTP; with `TEST_KUBECONFIG`, those that a cluster has a part in are
-//! taken on that cluster. A missed target is told and is not an error: the machine of whoever runs
-//! this may be busy or slow.
+//! taken on that cluster. A missed target is reported and is not an error: the machine may be busy
+//! or slow.
 
 mod binary;
 mod busy;

@@ -235,7 +235,7 @@ fn keys_are_matched_without_regard_to_case() {
 #[test]
 fn an_unknown_key_is_named_with_the_one_that_was_meant() {
     let loaded = loaded(&[
-        ("useJobsForCleaning", "{{ no YAML, and nobody minds }}"),
+        ("useJobsForCleaning", "{{ no YAML, and no error }}"),
         ("README", "hello"),
         (
             "storageClassMap",

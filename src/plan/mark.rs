@@ -214,7 +214,7 @@ pub(super) fn unowned(
     }
 }
 
-/// What a mark says. It names no claim: `/status` shows it to anyone.
+/// What a mark says. It names no claim: `/status` requires no authentication.
 pub(super) fn describe(mark: &MarkOnDisk) -> String {
     match mark {
         MarkOnDisk::Absent => "it has no mark".to_owned(),

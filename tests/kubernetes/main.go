@@ -56,8 +56,8 @@ func commandFor(component string) *cobra.Command {
 	return nil
 }
 
-// etcdCommand keeps a cluster's state in a directory that nobody will need after a power cut: it never
-// calls fsync, which is most of etcd's time on an ordinary disk.
+// etcdCommand keeps a cluster's state in a directory that does not have to survive a power cut. It never
+// calls fsync, which takes most of etcd's time on an ordinary disk.
 func etcdCommand() *cobra.Command {
 	var directory, clientURL string
 	command := &cobra.Command{
@@ -74,7 +74,7 @@ func etcdCommand() *cobra.Command {
 			config.LogLevel = "error"
 			config.ListenClientUrls = []url.URL{*client}
 			config.AdvertiseClientUrls = config.ListenClientUrls
-			// One member talks to nobody, but etcd insists on an address: any free port will do.
+			// A single member has no peers, but etcd requires an address for them: any free port suffices.
 			peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 			config.ListenPeerUrls = []url.URL{peer}
 			server, err := embed.StartEtcd(config)

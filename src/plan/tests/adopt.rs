@@ -1,4 +1,4 @@
-//! Whose a PV is: ours, our node's former self's, somebody else's.
+//! The owner of a PV: this provisioner, the node's former registration, or another provisioner.
 
 use super::kit::*;
 use crate::names::pv_name;
@@ -30,13 +30,13 @@ fn a_pv_without_the_label_is_adopted() {
         .pv(released(unlabelled.clone()))
         .expect("ours, before it is cleaned", &due);
     let foreign = with(unlabelled.clone(), |pv| {
-        pv.provisioned_by = Some("somebody".into());
+        pv.provisioned_by = Some(FOREIGN.into());
     });
     let skipped = ["a is Skipped as PathClaimedByOtherPV"];
     world()
         .fast("a", &fs(1))
         .pv(foreign)
-        .expect("somebody else's", &skipped);
+        .expect("another provisioner's", &skipped);
     let elsewhere = with(unlabelled, |pv| pv.hostnames = vec!["host-2".into()]);
     let found = words(&world().pv(elsewhere).plan());
     assert!(
@@ -66,9 +66,9 @@ fn a_pv_of_the_node_s_former_self_is_taken_over() {
     // In the same request: the garbage collector deletes what belongs to a Node that is gone.
     taken(
         with(made_by(FORMER), |pv| {
-            pv.owners = vec![owner("Node", "former-uid"), owner("Somebody", "other-uid")];
+            pv.owners = vec![owner("Node", "former-uid"), owner("Machine", "other-uid")];
         }),
-        " owners=Somebody/other-uid,Node/node-uid",
+        " owners=Machine/other-uid,Node/node-uid",
     );
 }
 

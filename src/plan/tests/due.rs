@@ -277,7 +277,7 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
             false,
         ),
         (
-            "when the device is used by somebody else",
+            "when the device is used by another device",
             change_disk(|disk| disk.in_use = Some("md0".into())),
             true,
         ),

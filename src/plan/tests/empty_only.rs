@@ -85,7 +85,7 @@ fn another_reason_comes_first() {
         .fast("a", &a)
         .cleanup(&cleaned, CleanupState::Wiping)
         .expect("being cleaned", &["a is Skipped as CleanupRunning"]);
-    let busy = with(full(disk(1)), |disk| disk.in_use = Some("somebody".into()));
+    let busy = with(full(disk(1)), |disk| disk.in_use = Some("md0".into()));
     choosy()
         .fast("a", &busy)
         .expect("in use", &["a is Skipped as DeviceInUse"]);

@@ -17,17 +17,17 @@ const MISMATCH: &str = "VolumeIdentityMismatch of pv-a";
 const RECORDED: &str = "patch pv-a: identity=v1:fs=ext4,root=/,uuid=u2 (VolumeIdentityRecorded)";
 
 #[test]
-fn another_disk_is_recorded_if_nobody_used_the_first_and_told_of_otherwise() {
+fn another_disk_is_recorded_for_an_unused_pv_and_reported_for_a_used_one() {
     let (world, a) = seen(&fs(2), &fs(1));
     let told = &[MISMATCH, "a is IdentityMismatch"][..];
-    let anew = &[RECORDED, "a is Available"][..];
+    let recorded_again = &[RECORDED, "a is Available"][..];
     let phase = |phase| with(retained(released(a.clone())), |pv| pv.phase = phase);
     for (situation, pv, expected) in [
-        ("Available, never used", a.clone(), anew),
+        ("Available, never used", a.clone(), recorded_again),
         (
             "Pending, never used",
             with(a.clone(), |pv| pv.phase = Phase::Pending),
-            anew,
+            recorded_again,
         ),
         (
             "reserved",
@@ -171,7 +171,7 @@ fn a_nameless_device_cannot_prove_itself_after_a_reboot() {
             &["a is Bound"],
         ),
         (
-            "never used: recorded anew",
+            "never used: recorded again",
             &world,
             a.clone(),
             &[

@@ -34,6 +34,8 @@ pub const ABSENCE_LIMIT: Duration = Duration::from_mins(1);
 pub const OURS: &str = "local-volume-provisioner-node-1-node-uid";
 /// The Node's name with another UID.
 pub const FORMER: &str = "local-volume-provisioner-node-1-former-uid";
+/// What a provisioner that is not ours writes on its PVs.
+pub const FOREIGN: &str = "another-provisioner";
 
 /// The name of the cluster in marks.
 pub const CLUSTER: &str = "cluster-uid";
@@ -160,7 +162,7 @@ impl World {
         self
     }
 
-    /// A PV is being made for what `candidate` is, and nobody knows yet how that ends.
+    /// A PV is being created for `candidate`, and the outcome is not known yet.
     pub fn creating(mut self, at: &str, candidate: &Candidate) -> Self {
         let identity = candidate.identity.text.clone();
         self.snapshot.creating.insert(path(at), identity);

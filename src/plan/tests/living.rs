@@ -83,7 +83,7 @@ fn the_finalizer_follows_configuration_and_policy() {
             Some(&taken_off),
         ),
         (
-            "on: a policy that nobody knows how to serve",
+            "on: a policy that is not supported",
             true,
             held(recycled(a())),
             None,

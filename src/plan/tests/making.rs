@@ -1,4 +1,4 @@
-//! PVs that are being made, perhaps as an earlier configuration wanted them: nobody knows yet how that ends.
+//! PVs whose creation is in progress, perhaps with an earlier configuration: its outcome is not known yet.
 
 use super::kit::*;
 use crate::inventory::Candidate;
@@ -48,7 +48,7 @@ fn storage_for_which_a_pv_is_being_created_at_another_path_waits() {
 }
 
 #[test]
-fn what_is_made_elsewhere_delays_nobody() {
+fn a_creation_elsewhere_delays_no_other_volume() {
     let weak: [Candidate; 2] = [1, 2].map(|at| {
         let same = nameless(1, "now").identity;
         with(nameless(at, "now"), |device| device.identity = same)

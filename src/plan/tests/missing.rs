@@ -94,7 +94,7 @@ fn an_unused_pv_goes_when_its_volume_has_been_missing_for_long_enough() {
 }
 
 #[test]
-fn a_pv_that_somebody_has_to_do_with_stays() {
+fn a_missing_pv_that_may_be_used_or_is_not_ours_stays() {
     for (situation, pv) in [
         ("bound", bound(a())),
         ("released and kept", retained(released(a()))),
@@ -108,7 +108,7 @@ fn a_pv_that_somebody_has_to_do_with_stays() {
             "not yet Available",
             with(a(), |pv| pv.phase = Phase::Pending),
         ),
-        ("somebody else's", with(a(), |pv| pv.provisioned_by = None)),
+        ("made by hand", with(a(), |pv| pv.provisioned_by = None)),
         (
             "of the node's former self",
             with(a(), |pv| pv.provisioned_by = Some(FORMER.into())),
@@ -141,7 +141,7 @@ fn a_pv_stays_whose_volume_may_be_there() {
 }
 
 #[test]
-fn a_pv_stays_where_nobody_asked_for_its_deletion_or_it_is_being_written() {
+fn a_missing_pv_stays_without_the_policy_or_while_it_is_written() {
     let lenient = strict().change_class("fast", |class| {
         class.missing_volume_policy = MissingVolumePolicy::Report;
     });
@@ -179,7 +179,7 @@ fn where_all_volumes_of_a_class_are_gone_none_is_deleted() {
 }
 
 #[test]
-fn a_break_begins_the_time_anew() {
+fn an_interruption_restarts_the_limit() {
     let missing = strict().pv(a());
     let almost = later(&missing, MISSING_LIMIT / 2);
     for (situation, pass) in [
@@ -204,7 +204,7 @@ fn a_break_begins_the_time_anew() {
             }),
         ),
         (
-            "somebody made a PV of the same name",
+            "a PV of the same name was created",
             with(almost.clone(), |world| {
                 for pv in world.snapshot.pvs.iter_mut().flatten() {
                     pv.uid.push_str("-another");

@@ -257,7 +257,7 @@ fn fault_12_a_name_that_is_taken_gives_way_to_the_second() {
         })
     };
     for (situation, taken, expected) in [
-        ("nobody has it", pv("other", "/mnt/fast/b", &fs(2)), &first),
+        ("not taken", pv("other", "/mnt/fast/b", &fs(2)), &first),
         (
             "another path of this node",
             pv(&first, "/mnt/fast/b", &fs(2)),
@@ -276,7 +276,7 @@ fn fault_12_a_name_that_is_taken_gives_way_to_the_second() {
 }
 
 #[test]
-fn a_path_has_one_pv_whoever_made_it() {
+fn a_path_has_one_pv_of_any_origin() {
     let taken = pv("pv-x", "/mnt/fast/a", &fs(1));
     let by_hand = with(taken.clone(), |pv| {
         (pv.provisioned_by, pv.identity) = (None, None);

@@ -46,7 +46,7 @@ fn within(a: &HostPath, b: &HostPath) -> bool {
     a.is_within(b) || b.is_within(a)
 }
 
-/// Whether the volumes at two paths share storage, as far as anybody can see.
+/// Whether the volumes at two paths share storage, by their paths and by what was found there.
 fn share(world: &World, a: &HostPath, b: &HostPath) -> bool {
     let both = found(world, a).zip(found(world, b));
     within(a, b) || both.is_some_and(|(a, b)| overlap(&a.footprint, &b.footprint).is_some())
@@ -259,14 +259,14 @@ proptest! {
             prop_assert!(!write.uid.is_empty() && !write.resource_version.is_empty());
             prop_assert!(!world.snapshot.writing.contains(&write.name));
             prop_assert!(!writes[..at].contains(write), "two writes to {write:?}");
-            prop_assert!(pv.provisioned_by.as_deref() != Some("somebody"), "somebody else's");
+            prop_assert!(pv.provisioned_by.as_deref() != Some(FOREIGN), "another provisioner's");
             let is_gone = pv.installation.as_deref() == Some(GONE);
             prop_assert!(is_gone || !is_others(&world, pv), "another installation's");
         }
     }
 
     #[test]
-    fn data_that_somebody_wrote_does_not_go_unwiped(world in any_world()) {
+    fn the_pv_of_a_used_volume_is_not_deleted_unwiped(world in any_world()) {
         for action in world.plan().actions {
             let Action::Withdraw(withdrawal) = action else { continue };
             let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();

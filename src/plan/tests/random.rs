@@ -62,7 +62,7 @@ prop_compose! {
     ) -> Finding {
         with(candidate, |candidate| {
             (candidate.read_only, candidate.contents) = (read_only, contents);
-            candidate.in_use = in_use.then(|| "somebody".into());
+            candidate.in_use = in_use.then(|| "md0".into());
         })
         .into()
     }
@@ -159,7 +159,7 @@ prop_compose! {
         class in prop::option::weighted(0.1, select(vec!["c0", "c1", "c2", "gone"])),
         recorded in named(2, 8),
         consent in (select(vec!["wipe:", "forget:"]), named(6, 3)),
-        by in prop_oneof![8 => Just(OURS), 1 => Just(FORMER), 1 => Just("somebody")],
+        by in prop_oneof![8 => Just(OURS), 1 => Just(FORMER), 1 => Just(FOREIGN)],
         host in prop_oneof![10 => Just("host-1"), 1 => Just("host-2")],
         label in prop::bool::weighted(0.8), owned in any::<bool>(),
         installation in prop_oneof![

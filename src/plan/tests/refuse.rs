@@ -97,12 +97,12 @@ fn fault_4_an_annotation_alone_justifies_nothing() {
             "{situation}: {told:?}"
         );
     }
-    let foreign = with(due(), |pv| pv.provisioned_by = Some("somebody".into()));
+    let foreign = with(due(), |pv| pv.provisioned_by = Some(FOREIGN.into()));
     let skipped = ["a is Skipped as PathClaimedByOtherPV"];
     world()
         .fast("a", &fs(1))
         .pv(foreign)
-        .expect("somebody else's", &skipped);
+        .expect("another provisioner's", &skipped);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One device, one PV: what is not offered because its storage is somebody's already.
+//! One device, one PV: volumes that are not offered because another volume has their storage.
 
 use super::kit::*;
 use crate::inventory::Candidate;

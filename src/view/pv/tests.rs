@@ -25,7 +25,7 @@ fn every_field_is_read() {
             "deletionTimestamp": "2026-01-02T03:04:05Z",
             "labels": { LABEL_HOSTNAME: "host-1", LABEL_IDENTITY_HASH: "0123" },
             "annotations": {
-                ANNOTATION_PROVISIONED_BY: "somebody",
+                ANNOTATION_PROVISIONED_BY: "another-provisioner",
                 ANNOTATION_INSTALLATION: "storage/lvp",
                 ANNOTATION_BOUND_BY_CONTROLLER: "yes",
                 ANNOTATION_USED: "true",
@@ -77,7 +77,7 @@ fn every_field_is_read() {
         released_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
         hostnames: vec!["host-1".into(), "host-2".into(), "host-3".into()],
         hostname_label: Some("host-1".into()),
-        provisioned_by: Some("somebody".into()),
+        provisioned_by: Some("another-provisioner".into()),
         installation: Some("storage/lvp".into()),
         bound_by_controller: true,
         used: true,
