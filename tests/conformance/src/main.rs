@@ -57,7 +57,7 @@ enum Command {
     Record,
     /// Runs the scenarios, and says how they end otherwise than on record
     Check,
-    /// Prints docs/conformance.md
+    /// Prints docs/develop/conformance.md
     Report,
 }
 

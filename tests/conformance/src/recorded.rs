@@ -39,10 +39,10 @@ fn the_report_is_what_the_record_says() -> anyhow::Result<()> {
         .filter(|name| scenarios.iter().all(|scenario| scenario.name != **name))
         .collect();
     assert!(gone.is_empty(), "on record, and no scenario: {gone:?}");
-    let path = embedded::directory().join("../../docs/conformance.md");
+    let path = embedded::directory().join("../../docs/develop/conformance.md");
     assert!(
         fs::read_to_string(path)? == report::render(&scenarios, &recorded),
-        "docs/conformance.md is not made of the scenarios and the record as they are; \
+        "docs/develop/conformance.md is not made of the scenarios and the record as they are; \
          scripts/conformance --report writes it"
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! `docs/conformance.md`, made of the scenarios and of what is on record of the real one.
+//! `docs/develop/conformance.md`, made of the scenarios and of what is on record of the real one.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub fn render(scenarios: &[Scenario], real: &Record) -> String {
          what they left is on record: phases, `claimRef`, annotations, finalizers, conditions, events by \
          reason, and what the API answered. The embedded control plane leaves the same: `scripts/test` \
          compares it with the record on every run. How a scenario is written: \
-         [tests/conformance](../tests/conformance/README.md).\n",
+         [tests/conformance](../../tests/conformance/README.md).\n",
         scenarios.len(),
         real.server,
     );

@@ -58,7 +58,7 @@
 //! # }
 //! ```
 //!
-//! What is served, and what is not, docs/control-plane.md says. Where it is not what
+//! What is served, and what is not, docs/develop/control-plane.md says. Where it is not what
 //! kube-controller-manager and kube-scheduler do with volumes, it is wrong: scenarios are compared with a
 //! real Kubernetes 1.36.
 

@@ -18,7 +18,7 @@ use tracing_subscriber::EnvFilter;
 
 const AFTER: &str = "\
 No data is touched (but see --host-paths): a path need not exist. RUST_LOG=debug logs every request.
-A first minute is in docs/control-plane.md. The same as a library, with faults at will and a record of
+A first minute is in docs/develop/control-plane.md. The same as a library, with faults at will and a record of
 all requests, is the crate control-plane.";
 
 /// A small Kubernetes control plane in one process: an API server, the volume controller, a

@@ -175,10 +175,10 @@ fn the_commands_of_kubectl() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The example of docs/control-plane.md, as one types it.
+/// The example of docs/develop/control-plane.md, as one types it.
 #[test]
 fn the_first_minute_works() {
-    let docs = include_str!("../../../docs/control-plane.md");
+    let docs = include_str!("../../../docs/develop/control-plane.md");
     let (_, example) = docs.split_once("```sh\nrm -f").unwrap();
     let example = format!("rm -f{}", example.split_once("```").unwrap().0);
     if !there_is_kubectl() {
