@@ -239,7 +239,7 @@ fn assert_known(object: &Value) {
         "ValidatingAdmissionPolicy" => reread::<ValidatingAdmissionPolicy>(object),
         "ValidatingAdmissionPolicyBinding" => reread::<ValidatingAdmissionPolicyBinding>(object),
         // Of the Prometheus operator.
-        "PrometheusRule" | "ServiceMonitor" => return,
+        "PodMonitor" | "PrometheusRule" | "ServiceMonitor" => return,
         other => panic!("what is a {other}?"),
     };
     assert_within(kind, object, &known);

@@ -15,6 +15,7 @@ mod dashboard;
 mod deploy;
 mod helm;
 mod isolation;
+mod knobs;
 mod node_cleanup;
 mod odd_values;
 mod promql;

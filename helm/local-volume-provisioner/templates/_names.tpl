@@ -36,6 +36,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Labels of what runs beside the DaemonSet. Another name, so that its selector does not match them. */}}
@@ -50,7 +53,16 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "local-volume-provisioner.image" -}}
-{{- tpl (.Values.image | default "ghcr.io/local-volume-provisioner/local-volume-provisioner:v{{ .Chart.AppVersion }}") . -}}
+{{- if and .Values.image (kindIs "string" .Values.image) -}}
+{{- tpl .Values.image . -}}
+{{- else -}}
+{{- $image := .Values.image | default dict -}}
+{{- $registry := $image.registry | default "ghcr.io" -}}
+{{- $repository := $image.repository | default "local-volume-provisioner/local-volume-provisioner" -}}
+{{- $version := printf ":%s" ($image.tag | default (printf "v%s" .Chart.AppVersion)) -}}
+{{- with $image.digest -}}{{- $version = printf "@%s" . -}}{{- end -}}
+{{- printf "%s/%s%s" $registry $repository $version -}}
+{{- end -}}
 {{- end -}}
 
 {{/* For what is off by default. "true" for what YAML 1.1 calls true, quoted or not; else nothing. */}}

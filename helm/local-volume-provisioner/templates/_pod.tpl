@@ -68,7 +68,7 @@ failureThreshold: 6
 {{- end -}}
 
 {{/*
-The directories of the host, as a list of: name, hostPath, mountPath, readOnly, mountPropagation.
+The directories of the host, as a list of: name, hostPath, type, mountPath, readOnly, mountPropagation.
 A directory that classes share is mounted once.
 */}}
 {{- define "local-volume-provisioner.hostPaths" -}}
@@ -79,6 +79,9 @@ A directory that classes share is mounted once.
 {{- $_ := set $seen $mountPath true }}
 - name: {{ include "local-volume-provisioner.volumeName" $class.name | quote }}
   hostPath: {{ clean $class.hostDir | quote }}
+  {{- if include "local-volume-provisioner.isFalse" $class.createHostDir }}
+  type: Directory
+  {{- end }}
   mountPath: {{ $mountPath | quote }}
   mountPropagation: HostToContainer
 {{- end }}
@@ -100,6 +103,7 @@ A directory that classes share is mounted once.
 {{- if not (or (include "local-volume-provisioner.isFalse" .Values.mountDevVolume) (hasKey $seen "/dev")) }}
 - name: provisioner-dev
   hostPath: /dev
+  type: Directory
   mountPath: /dev
   {{- if include "local-volume-provisioner.isUnprivileged" . }}
   readOnly: true

@@ -1,0 +1,170 @@
+//! Values that pass a setting on to an object.
+
+use serde_json::{Value, json};
+
+use crate::helm::{Helm, chart_dir};
+
+#[test]
+fn each_value_arrives_at_its_place() {
+    let helm = or_skip!(Helm::find());
+    let env = json!([{ "name": "RUST_BACKTRACE", "value": "1" }]);
+    let pod = "/spec/template/spec";
+    let container = "/spec/template/spec/containers/0";
+    let relabel = json!([{ "action": "labeldrop", "regex": "x" }]);
+    for (values, kind, place, expected) in [
+        (
+            json!({ "terminationGracePeriodSeconds": 0 }),
+            "DaemonSet",
+            format!("{pod}/terminationGracePeriodSeconds"),
+            json!(0),
+        ),
+        (
+            json!({ "extraArgs": ["--release-quiet-period=1m"] }),
+            "DaemonSet",
+            format!("{container}/args/2"),
+            json!("--release-quiet-period=1m"),
+        ),
+        (
+            json!({ "extraEnv": env }),
+            "DaemonSet",
+            format!("{container}/env/7"),
+            env[0].clone(),
+        ),
+        (
+            json!({ "commonLabels": { "team": "storage" } }),
+            "ConfigMap",
+            "/metadata/labels/team".into(),
+            json!("storage"),
+        ),
+        (
+            json!({ "serviceAccount": { "annotations": { "a": "b" } } }),
+            "ServiceAccount",
+            "/metadata/annotations/a".into(),
+            json!("b"),
+        ),
+        (
+            json!({ "podMonitor": { "enabled": true, "scrapeTimeout": "5s" } }),
+            "PodMonitor",
+            "/spec/podMetricsEndpoints/0/scrapeTimeout".into(),
+            json!("5s"),
+        ),
+        (
+            json!({ "serviceMonitor": { "enabled": true, "metricRelabelings": relabel } }),
+            "ServiceMonitor",
+            "/spec/endpoints/0/metricRelabelings".into(),
+            relabel.clone(),
+        ),
+        (
+            json!({ "extraObjects": ["kind: Service\nmetadata: { name: '{{ .Release.Name }}' }"] }),
+            "Service",
+            "/metadata/name".into(),
+            json!("lvp"),
+        ),
+    ] {
+        let objects = helm.render_values(&values);
+        let of_kind = || objects.0.iter().filter(|object| object["kind"] == kind);
+        let found = of_kind().find_map(|object| object.pointer(&place));
+        assert_eq!(found, Some(&expected), "{values}: {place}");
+    }
+}
+
+#[test]
+fn the_image_is_a_text_or_a_map() {
+    let helm = or_skip!(Helm::find());
+    let name = "local-volume-provisioner/local-volume-provisioner";
+    let tag = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let digest = format!("sha256:{}", "0".repeat(64));
+    for (image, expected) in [
+        (Value::Null, format!("ghcr.io/{name}:{tag}")),
+        (
+            json!("example.com/a:{{ .Chart.AppVersion }}"),
+            format!("example.com/a:{}", &tag[1..]),
+        ),
+        (
+            json!({ "registry": "example.com" }),
+            format!("example.com/{name}:{tag}"),
+        ),
+        (
+            json!({ "repository": "lvp", "tag": "dev" }),
+            "ghcr.io/lvp:dev".into(),
+        ),
+        (
+            json!({ "tag": "dev", "digest": digest }),
+            format!("ghcr.io/{name}@{digest}"),
+        ),
+    ] {
+        let objects = helm.render_values(&json!({ "image": image }));
+        assert_eq!(objects.container()["image"], *expected, "{image}");
+    }
+    helm.refusal_of(&json!({ "image": { "tags": "dev" } }));
+}
+
+#[test]
+fn a_storage_class_has_its_settings() {
+    let helm = or_skip!(Helm::find());
+    let storage_class = json!({
+        "isDefaultClass": true,
+        "mountOptions": ["noatime"],
+        "allowVolumeExpansion": true,
+        "annotations": { "a": "b" },
+        "labels": { "c": "d" },
+    });
+    let class = json!({ "name": "fast", "hostDir": "/fast", "storageClass": storage_class });
+    let objects = helm.render_values(&json!({ "classes": [class] }));
+    let made = objects.get("StorageClass", "fast");
+    assert_eq!(made["mountOptions"], json!(["noatime"]));
+    assert_eq!(made["allowVolumeExpansion"], true);
+    assert_eq!(
+        made["metadata"]["annotations"],
+        json!({ "a": "b", "storageclass.kubernetes.io/is-default-class": "true" })
+    );
+    assert_eq!(made["metadata"]["labels"]["c"], "d");
+}
+
+#[test]
+fn a_directory_is_created_unless_that_is_refused() {
+    let helm = or_skip!(Helm::find());
+    for (create, expected) in [
+        (Value::Null, "DirectoryOrCreate"),
+        (json!(true), "DirectoryOrCreate"),
+        (json!("no"), "Directory"),
+    ] {
+        let class = json!({ "name": "fast", "hostDir": "/fast", "createHostDir": create });
+        let objects = helm.render_values(&json!({ "classes": [class] }));
+        let volume = crate::helm::named(&objects.pod()["volumes"], "fast");
+        assert_eq!(volume["hostPath"]["type"], expected, "{create}");
+    }
+}
+
+#[test]
+fn openshift_lets_the_pods_be_privileged() {
+    let helm = or_skip!(Helm::find());
+    let bound = |sets: &[&str]| {
+        let objects = helm.render(sets);
+        let bindings = objects.names("RoleBinding").into_iter();
+        let mut roles = bindings.map(|name| objects.get("RoleBinding", name)["roleRef"].clone());
+        roles.any(|role| role["name"] == "system:openshift:scc:privileged")
+    };
+    assert!(!bound(&[]));
+    assert!(bound(&["openshift.privilegedScc=true"]));
+}
+
+#[test]
+fn a_comment_precedes_each_value() {
+    let text = std::fs::read_to_string(chart_dir().join("values.yaml")).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    for pair in lines.windows(2) {
+        let is_key =
+            pair[1].trim_start_matches([' ', '-']).contains(": ") || pair[1].ends_with(':');
+        let is_value = is_key && !pair[1].trim_start().starts_with('#');
+        // Parts of a default, not of the chart.
+        let is_inner = ["cpu:", "memory:", "grafana_dashboard:"];
+        if is_value
+            && !is_inner
+                .iter()
+                .any(|key| pair[1].trim_start().starts_with(key))
+        {
+            assert!(pair[0].trim_start().starts_with('#'), "{}", pair[1]);
+        }
+    }
+}
