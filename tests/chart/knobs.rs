@@ -137,16 +137,25 @@ fn a_directory_is_created_unless_that_is_refused() {
 }
 
 #[test]
-fn openshift_lets_the_pods_be_privileged() {
+fn openshift_lets_the_pods_use_their_constraints() {
     let helm = or_skip!(Helm::find());
-    let bound = |sets: &[&str]| {
+    let used = |sets: &[&str]| {
         let objects = helm.render(sets);
-        let bindings = objects.names("RoleBinding").into_iter();
-        let mut roles = bindings.map(|name| objects.get("RoleBinding", name)["roleRef"].clone());
-        roles.any(|role| role["name"] == "system:openshift:scc:privileged")
+        let rules = objects.0.iter().flat_map(|object| {
+            let rules = object["rules"].as_array().cloned().unwrap_or_default();
+            rules.into_iter()
+        });
+        let of_scc = rules.filter(|rule| rule["resources"][0] == "securitycontextconstraints");
+        let mut names: Vec<_> = of_scc
+            .map(|rule| rule["resourceNames"][0].clone())
+            .collect();
+        names.sort_by_key(ToString::to_string);
+        names
     };
-    assert!(!bound(&[]));
-    assert!(bound(&["openshift.privilegedScc=true"]));
+    assert!(used(&[]).is_empty());
+    let all = ["openshift.enabled=true", "nodeCleanup.enabled=true"];
+    assert_eq!(used(&all), ["nonroot-v2", "nonroot-v2", "privileged"]);
+    assert!(used(&[all[0], "openshift.scc=own"]).contains(&json!("own")));
 }
 
 #[test]

@@ -80,3 +80,15 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
   name: {{ include "local-volume-provisioner.serviceAccountName" . | quote }}
   namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
+
+{{/* On OpenShift, the rule that lets a ServiceAccount use an SCC (list: context, name, its default). */}}
+{{- define "local-volume-provisioner.scc" -}}
+{{- $openshift := (index . 0).Values.openshift | default dict -}}
+{{- if include "local-volume-provisioner.isTrue" $openshift.enabled -}}
+# The SecurityContextConstraints of the pods.
+- apiGroups: [security.openshift.io]
+  resources: [securitycontextconstraints]
+  resourceNames: [{{ index . 1 | default (index . 2) | quote }}]
+  verbs: [use]
+{{- end -}}
+{{- end -}}
