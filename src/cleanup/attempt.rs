@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::crash::crash_point;
+use crate::host::mark::MarkState;
 use crate::metrics::{BY_JOB, BY_PROCESS};
 use crate::plan::{CleanOrder, reasons};
 use crate::types::VolumeMode;
@@ -86,6 +87,8 @@ async fn wipe(
 ) -> Result<CleanVolume, Failure> {
     let order = &commit.order;
     let about = order.about();
+    // Durable before the first byte is deleted.
+    let volume = volume.mark(commit, MarkState::Wiping).await?;
     tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
     let text = format!("cleaning {}", order.path);
     let reporter = &context.reporter;

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use crate::config::{Class, Config};
 use crate::host::kubelet::KubeletDir;
-use crate::host::mark::StateDir;
+use crate::host::mark::{MarkState, StateDir};
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
 use crate::plan::{CleanOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
@@ -46,6 +46,9 @@ pub trait Host: Disks {
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
 }
 
+/// A volume whose mark is being written.
+pub type Marking = BoxFuture<'static, Result<BoxedVolume, Failure>>;
+
 /// A locked volume of any machine.
 pub type BoxedVolume = Box<dyn LockedVolume>;
 
@@ -54,16 +57,15 @@ pub trait LockedVolume: Debug + Send + Sync {
     /// What was opened.
     fn candidate(&self) -> &Candidate;
 
-    /// Writes the mark of the commit, deletes the data, verifies that it is gone, and writes the mark `free`. The first
-    /// mark is durable before the first byte is deleted. A wipe that is cancelled may go on and keeps the lock.
+    /// Lets the mark say that the PV of the commit is in this state or a later one, durably.
+    fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking;
+
+    /// Deletes the data, verifies that it is gone, and writes the mark `free`. A wipe that is cancelled may go on and
+    /// keeps the lock.
     fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a>;
 
     /// Verifies that a Job has wiped the device, and writes the mark `free`.
     fn verify<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a>;
-
-    /// Lets the mark name the PV of the commit, closes the device for its Job, and keeps the lock. The mark is `wiping`
-    /// only if a wipe has begun: the Job may never start.
-    fn hand_over(self: Box<Self>, commit: &Commit) -> BoxFuture<'_, Result<Lock, Failure>>;
 
     /// Closes the volume, and keeps its lock.
     fn close(self: Box<Self>) -> Lock;

@@ -7,6 +7,7 @@
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::host::device::Device;
+use crate::host::mark::MarkState;
 use crate::names::job_name;
 use crate::plan::{CleanOrder, JobTerms, job_object, reasons};
 use crate::view::JobView;
@@ -72,7 +73,8 @@ pub(super) async fn create(
     let (order, source) = (&commit.order, &context.jobs);
     let (size, now) = (device.candidate().capacity, context.cluster.now());
     let job = job_object::job(order, terms, source, commit.identity(), size, now);
-    let lock = device.hand_over(commit).await?;
+    // Not `wiping`: the Job may never start.
+    let lock = device.mark(commit, MarkState::Used).await?.close();
     if progress.is_cancelled() {
         return Err(Stop::Changed("the program is shutting down".into()));
     }

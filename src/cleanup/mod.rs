@@ -41,7 +41,7 @@ use table::ProcTable;
 pub use commit::Commit;
 pub use host::{
     BoxedVolume, CleanVolume, Cleaning, Host, KubeletUses, LocalHost, Lock, LockedVolume, Look,
-    PassFacts,
+    Marking, PassFacts,
 };
 pub use inspect::Obstacle;
 

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use futures::future::BoxFuture;
-use futures::{FutureExt, TryFutureExt};
+use futures::FutureExt;
 use nix::errno::Errno;
 use tokio::time::timeout;
 
@@ -23,22 +22,47 @@ use crate::wipe::{tree, trim};
 use super::blocking::{PROBE_TIMEOUT, blocking};
 use super::external::external;
 use super::volume::{OpenVolume, Volume};
-use super::{CleanVolume, Cleaning, Commit, Failure, Lock, LockedVolume, job};
+use super::{BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Lock, LockedVolume, Marking};
 
 impl LockedVolume for OpenVolume {
     fn candidate(&self) -> &Candidate {
         &self.candidate
     }
 
+    fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
+        let found = &self.candidate.mark.on_disk;
+        let mark = commit
+            .mark
+            .clone()
+            .filter(|it| !found.is_of(&it.pv_uid, state));
+        let work = move || {
+            let written = mark.map(|mark| self.marker.write(&self.lock, &Mark { state, ..mark }));
+            match written.unwrap_or(Ok(())) {
+                // A full filesystem that never had a mark: the wipe makes room for the next one.
+                Err(MarkError::NoPlace(why))
+                    if self.candidate.mark.on_disk == MarkOnDisk::Absent =>
+                {
+                    tracing::warn!(path = %self.marker.path, why, "the volume is cleaned without a mark");
+                }
+                written => written?,
+            }
+            Ok(self as BoxedVolume)
+        };
+        let write = async {
+            crash_point("mark-wiping");
+            let written = timeout(PROBE_TIMEOUT, blocking(false, work)).await;
+            written.unwrap_or_else(|_| {
+                let message = "the disk or the state directory did not take the mark within 10 s";
+                Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+            })
+        };
+        write.boxed()
+    }
+
     fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let (order, mark) = (&commit.order, commit.mark.clone());
         let (pv, trim) = (&order.pv.name, order.class.trim);
-        let wipe = async move {
-            let volume = self.begin(mark.clone()).await?;
-            let clean = volume.clean(pv, &order.method, trim, mark, progress);
-            clean.await
-        };
-        wipe.boxed()
+        self.clean(pv, &order.method, trim, mark, progress).boxed()
     }
 
     fn verify<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
@@ -46,7 +70,9 @@ impl LockedVolume for OpenVolume {
         let this = *self;
         // The check owns the lock: it may hang in a system call and outlive this task.
         let check = move || match this.volume {
-            Volume::Device(device) => Ok((job::check(&method, &device, &progress)?, this.lock)),
+            Volume::Device(device) => {
+                Ok((super::job::check(&method, &device, &progress)?, this.lock))
+            }
             Volume::Filesystem(_) => {
                 let message = "a Job cleans only devices; this is a bug";
                 Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
@@ -63,44 +89,12 @@ impl LockedVolume for OpenVolume {
         verify.boxed()
     }
 
-    fn hand_over(self: Box<Self>, commit: &Commit) -> BoxFuture<'_, Result<Lock, Failure>> {
-        let (found, state) = (&self.candidate.mark.on_disk, MarkState::Used);
-        let mark = commit.mark.clone().filter(|it| !found.is_of(&it.pv_uid));
-        let begun = self.begin(mark.map(|mark| Mark { state, ..mark }));
-        begun.map_ok(|volume| Box::new(volume.lock) as Lock).boxed()
-    }
-
     fn close(self: Box<Self>) -> Lock {
         Box::new(self.lock)
     }
 }
 
 impl OpenVolume {
-    /// Writes a mark before the wipe or the Job begins. `None`: the volume can have no mark.
-    async fn begin(self, mark: Option<Mark>) -> Result<Self, Failure> {
-        let Some(mark) = mark else {
-            return Ok(self);
-        };
-        crash_point("mark-wiping");
-        let work = move || {
-            match self.marker.write(&self.lock, &mark) {
-                // A full filesystem that never had a mark: the wipe makes room for the next one.
-                Err(MarkError::NoPlace(why))
-                    if self.candidate.mark.on_disk == MarkOnDisk::Absent =>
-                {
-                    tracing::warn!(path = %self.marker.path, why, "the volume is cleaned without a mark");
-                }
-                written => written?,
-            }
-            Ok(self)
-        };
-        let written = timeout(PROBE_TIMEOUT, blocking(false, work)).await;
-        written.unwrap_or_else(|_| {
-            let message = "the disk or the state directory did not take the mark within 10 s";
-            Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
-        })
-    }
-
     /// Deletes the data, verifies that it is gone, and writes `mark` as free.
     ///
     /// `method` concerns devices only, and `trim` filesystems only.

@@ -16,7 +16,7 @@ use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cleanup::{Failure, Obstacle, inspect};
 use crate::host::Machine;
 use crate::host::identity::{Match, compare};
-use crate::host::mark::StateDir;
+use crate::host::mark::{MarkState, StateDir};
 use crate::host::mounts::MountTable;
 use crate::plan::reasons;
 use crate::types::VolumeMode;
@@ -68,7 +68,7 @@ fn open(job: &args::Job) -> Result<OpenVolume, Obstacle> {
             job.identity, found.identity.text, found.capacity
         )));
     }
-    if job.state_directory.is_some() && !found.mark.on_disk.is_of(&job.pv_uid) {
+    if job.state_directory.is_some() && !found.mark.on_disk.is_of(&job.pv_uid, MarkState::Used) {
         return Err(Obstacle::Unknown(format!(
             "the mark of {path} is not that of the PV {} with the UID {}, so the device may have another tenant; delete \
              this Job",

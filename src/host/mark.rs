@@ -137,9 +137,10 @@ impl MarkOnDisk {
         }
     }
 
-    /// Whether it is that of a PV, and the volume was not wiped since.
-    pub fn is_of(&self, pv_uid: &str) -> bool {
-        matches!(self, Self::Valid(mark) if mark.pv_uid == pv_uid && mark.state != MarkState::Free)
+    /// Whether it is that of a PV in this state or a later one, and the volume was not wiped since.
+    pub fn is_of(&self, pv_uid: &str, state: MarkState) -> bool {
+        let states = state..MarkState::Free;
+        matches!(self, Self::Valid(mark) if mark.pv_uid == pv_uid && states.contains(&mark.state))
     }
 
     /// Whether the volume may have a PV or the data of a tenant.

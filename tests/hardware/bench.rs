@@ -29,6 +29,8 @@ pub struct Bench {
     images: PathBuf,
     /// The disk with the state directory.
     pub state: Disk,
+    /// Whether volumes have marks: they cost an emulated machine with many disks much of its processor.
+    pub has_marks: bool,
     vm: RefCell<Option<Vm>>,
     starts: Cell<u32>,
 }
@@ -54,6 +56,7 @@ impl Bench {
             files,
             images,
             state: state_disk,
+            has_marks: false,
             vm: RefCell::new(None),
             starts: Cell::new(0),
         })
@@ -99,10 +102,15 @@ impl Bench {
     pub fn start_provisioner(&self) {
         let (stage, number) = (&self.stage, self.starts.get());
         let share = stage.sandbox.path().display();
+        let (marks, period) = if self.has_marks {
+            (format!("{share}/state"), "5s")
+        } else {
+            (String::new(), "1s")
+        };
         self.run(&format!(
-            "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig STATE_DIRECTORY={share}/state local-volume-provisioner \
+            "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig STATE_DIRECTORY={marks} local-volume-provisioner \
              --config {share}/config --kubelet-dir {share}/kubelet --listen-address 127.0.0.1:8080 \
-             --discovery-period 5s --v=4 >{share}/provisioner-{number}.log 2>&1 &",
+             --discovery-period {period} --v=4 >{share}/provisioner-{number}.log 2>&1 &",
             stage.node(),
             stage.namespace(),
         ));

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use local_volume_provisioner::cleanup::{
     BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Host, KubeletUses, Lock, LockedVolume,
-    Look, Obstacle, PassFacts,
+    Look, Marking, Obstacle, PassFacts,
 };
 use local_volume_provisioner::config::{Class, DiscoveryPolicy};
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
@@ -246,7 +246,6 @@ impl SimVolume {
         progress: Progress,
     ) -> Result<CleanVolume, Failure> {
         let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
-        self.write(mark.clone()).await;
         let failed = |text: &str| Failure::new(reasons::VOLUME_FAILED_DELETE, text);
         let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
         for _ in 0..fastrand::u32(1..5) {
@@ -318,13 +317,15 @@ impl LockedVolume for SimVolume {
         verify.boxed()
     }
 
-    fn hand_over(self: Box<Self>, commit: &Commit) -> BoxFuture<'_, Result<Lock, Failure>> {
-        let write = async {
-            let (state, found) = (MarkState::Used, &self.candidate.mark.on_disk);
-            let mark = commit.mark.clone().filter(|it| !found.is_of(&it.pv_uid));
-            let mark = mark.map(|mark| Mark { state, ..mark });
-            self.write(mark).await;
-            Ok(Box::new(self.lock) as Lock)
+    fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
+        let found = &self.candidate.mark.on_disk;
+        let mark = commit
+            .mark
+            .clone()
+            .filter(|it| !found.is_of(&it.pv_uid, state));
+        let write = async move {
+            self.write(mark.map(|mark| Mark { state, ..mark })).await;
+            Ok(self as BoxedVolume)
         };
         write.boxed()
     }

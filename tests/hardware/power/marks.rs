@@ -59,7 +59,8 @@ fn refuse(bench: &Bench, verb: Verb, skip: usize, volumes: &[Volume]) -> Vec<Fau
 
 #[test]
 fn a_power_cut_after_each_write_of_a_mark_loses_no_data_and_no_volume() {
-    let bench = or_skip!(Bench::set());
+    let mut bench = or_skip!(Bench::set());
+    bench.has_marks = true;
     let stage = &bench.stage;
     let mut methods = Method::all().to_vec();
     methods.retain(|it| ["zero", "ext4"].contains(&it.name));
