@@ -2,8 +2,6 @@
 
 use std::ffi::OsString;
 
-use crate::names::ENV_STATE;
-
 /// The environment variables. An empty variable counts as not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
@@ -53,7 +51,7 @@ impl Environment {
                 .collect(),
             pod_name: text("POD_NAME").or_else(|| text("HOSTNAME")),
             pod_uid: text("POD_UID"),
-            state_directory: text(ENV_STATE),
+            state_directory: text("STATE_DIRECTORY"),
             in_pod: text("KUBERNETES_SERVICE_HOST").is_some(),
         }
     }

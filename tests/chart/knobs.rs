@@ -125,7 +125,7 @@ fn a_storage_class_has_its_settings() {
 fn a_directory_is_created_unless_that_is_refused() {
     let helm = or_skip!(Helm::find());
     for (create, expected) in [
-        (Value::Null, "DirectoryOrCreate"),
+        (json!("yes"), "DirectoryOrCreate"),
         (json!(true), "DirectoryOrCreate"),
         (json!("no"), "Directory"),
     ] {

@@ -200,7 +200,7 @@ fn a_key_without_a_value_is_as_good_as_none() {
     assert_eq!(objects.0.len(), default.0.len());
     for (object, expected) in objects.0.iter().zip(&default.0) {
         let mut expected = expected.clone();
-        // These two are accepted, and mean nothing.
+        // Without these, the defaults of the program and of Kubernetes hold.
         if let Some(data) = expected.get_mut("data").and_then(Value::as_object_mut) {
             data.remove("minResyncPeriod");
         }
@@ -210,7 +210,9 @@ fn a_key_without_a_value_is_as_good_as_none() {
             .into_iter()
             .flatten()
         {
-            container.as_object_mut().unwrap().remove("imagePullPolicy");
+            let container = container.as_object_mut().unwrap();
+            container.remove("imagePullPolicy");
+            container.remove("resources");
         }
         assert_eq!(*object, expected);
     }
