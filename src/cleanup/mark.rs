@@ -135,13 +135,8 @@ pub(super) fn judge(
 pub(super) fn wiping(context: &CleanupContext, pv: &PvView, candidate: &Candidate) -> Option<Mark> {
     let state = context.state.borrow();
     let cluster = state.settings.judges(candidate)?;
-    Some(mark_of(
-        pv,
-        cluster,
-        candidate,
-        MarkState::Wiping,
-        context.cluster.now(),
-    ))
+    let now = context.cluster.now();
+    Some(mark_of(pv, cluster, candidate, MarkState::Wiping, now))
 }
 
 /// Whether a volume is clean already, by its mark: an earlier process could not release its PV.

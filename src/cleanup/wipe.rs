@@ -31,10 +31,8 @@ impl LockedVolume for OpenVolume {
 
     fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
         let found = &self.candidate.mark.on_disk;
-        let mark = commit
-            .mark
-            .clone()
-            .filter(|it| !found.is_of(&it.pv_uid, state));
+        let mark = commit.mark.clone();
+        let mark = mark.filter(|it| !found.is_of(&it.pv_uid, state));
         let work = move || {
             let written = mark.map(|mark| self.marker.write(&self.lock, &Mark { state, ..mark }));
             match written.unwrap_or(Ok(())) {
