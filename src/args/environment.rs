@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use crate::names::ENV_STATE;
+
 /// The environment variables. An empty variable counts as not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
@@ -51,7 +53,7 @@ impl Environment {
                 .collect(),
             pod_name: text("POD_NAME").or_else(|| text("HOSTNAME")),
             pod_uid: text("POD_UID"),
-            state_directory: text("STATE_DIRECTORY"),
+            state_directory: text(ENV_STATE),
             in_pod: text("KUBERNETES_SERVICE_HOST").is_some(),
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::crash::crash_point;
-use crate::host::mark::Mark;
+use crate::host::mark::{Mark, MarkOnDisk, MarkState};
 use crate::names::{ANNOTATION_CONSENT, ANNOTATION_IDENTITY, FINALIZER};
 use crate::plan::CleanOrder;
 use crate::types::VolumeMode;
@@ -27,6 +27,13 @@ impl Commit {
     /// The recorded identity of the volume.
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// The mark to write over `found`, so that it is in this state or a later one. `None`: it is already, or the volume
+    /// can have none.
+    pub fn mark_in(&self, state: MarkState, found: &MarkOnDisk) -> Option<Mark> {
+        let mark = self.mark.clone()?;
+        (!found.is_of(&mark.pv_uid, state)).then_some(Mark { state, ..mark })
     }
 }
 

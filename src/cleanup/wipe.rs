@@ -30,11 +30,9 @@ impl LockedVolume for OpenVolume {
     }
 
     fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
-        let found = &self.candidate.mark.on_disk;
-        let mark = commit.mark.clone();
-        let mark = mark.filter(|it| !found.is_of(&it.pv_uid, state));
+        let mark = commit.mark_in(state, &self.candidate.mark.on_disk);
         let work = move || {
-            let written = mark.map(|mark| self.marker.write(&self.lock, &Mark { state, ..mark }));
+            let written = mark.map(|mark| self.marker.write(&self.lock, &mark));
             match written.unwrap_or(Ok(())) {
                 // A full filesystem that never had a mark: the wipe makes room for the next one.
                 Err(MarkError::NoPlace(why))

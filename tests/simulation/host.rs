@@ -318,13 +318,9 @@ impl LockedVolume for SimVolume {
     }
 
     fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
-        let found = &self.candidate.mark.on_disk;
-        let mark = commit
-            .mark
-            .clone()
-            .filter(|it| !found.is_of(&it.pv_uid, state));
+        let mark = commit.mark_in(state, &self.candidate.mark.on_disk);
         let write = async move {
-            self.write(mark.map(|mark| Mark { state, ..mark })).await;
+            self.write(mark).await;
             Ok(self as BoxedVolume)
         };
         write.boxed()
