@@ -35,17 +35,11 @@ impl<'a> Release<'a> {
     }
 
     /// Installs it with another name.
-    pub fn named(
-        name: &'static str,
-        cluster: &'a Cluster,
-        classes: Value,
-        mut values: Value,
-    ) -> Self {
-        values["fullnameOverride"] = json!(name);
+    pub fn named(name: &'static str, cluster: &'a Cluster, classes: Value, values: Value) -> Self {
         let release = Self {
             cluster,
             name,
-            values: all_values(classes, values),
+            values: all_values(name, classes, values),
             installed: now(),
             may_be_forbidden: false,
             gone: false,
@@ -290,9 +284,9 @@ impl Drop for Release<'_> {
 }
 
 /// The values of an installation with these classes and other values.
-fn all_values(classes: Value, values: Value) -> Value {
+fn all_values(name: &str, classes: Value, values: Value) -> Value {
     let mut all = json!({
-        "fullnameOverride": NAME,
+        "fullnameOverride": name,
         "image": IMAGE,
         "imagePullPolicy": "Never",
     });
@@ -304,7 +298,7 @@ fn all_values(classes: Value, values: Value) -> Value {
 /// What `helm template` makes of these classes, values and arguments.
 pub fn render(classes: Value, values: Value, args: &[&str]) -> String {
     let args = [&["template", NAME, CHART, "--values=-"], args].concat();
-    helm(&args, &all_values(classes, values).to_string()).unwrap()
+    helm(&args, &all_values(NAME, classes, values).to_string()).unwrap()
 }
 
 /// The hook, rendered, which otherwise looks for the DaemonSet for a minute before it acts.
