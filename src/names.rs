@@ -23,7 +23,7 @@ pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation
 pub const ANNOTATION_MOVED_FROM: &str = "local-volume-provisioner/moved-from";
 /// The token of the offer that created a PV. The mark on the disk has the same.
 pub const ANNOTATION_OFFER: &str = "local-volume-provisioner/offer";
-/// Before the hash of an identity, on the Node: an operator's decision about a volume without a PV.
+/// Before any name, on the Node: an operator's decisions about volumes without a PV, separated by commas.
 pub const CONSENT_PREFIX: &str = "consent.local-volume-provisioner/";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.
 pub const ANNOTATION_CLAIM_UID: &str = "local-volume-provisioner/claim-uid";

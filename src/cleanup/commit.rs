@@ -61,7 +61,7 @@ pub async fn commit(
     if pv.identity.as_ref() != Some(&permission.identity) {
         metadata["annotations"][ANNOTATION_IDENTITY] = json!(permission.identity);
     }
-    if permission.consent_used {
+    if pv.consent.is_some() {
         metadata["annotations"][ANNOTATION_CONSENT] = json!(null);
     }
     crash_point("add-finalizer");

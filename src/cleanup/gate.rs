@@ -10,8 +10,8 @@ use kube::api::ListParams;
 
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::Candidate;
-use crate::plan::verdict::{Due, Permission, consents_to_forget, due, may_clean};
-use crate::plan::{CleanOrder, CleanupState, FoundVolume, PvLocation, reasons};
+use crate::plan::verdict::{Due, Permission, due, may_clean};
+use crate::plan::{CleanOrder, CleanupState, FoundVolume, PvLocation, consents_to_forget, reasons};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;

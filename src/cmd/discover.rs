@@ -1,7 +1,7 @@
 //! `discover`: shows which volumes this node would offer, and why it would skip the other entries. It never contacts
 //! the API server and changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub async fn command(
         name,
         labels,
         paused: false,
-        consents: BTreeMap::new(),
+        consents: BTreeSet::new(),
     };
     let settings = Settings::of(&load(args)?.1, 0, environment.installation.clone(), None);
     let plan = survey(&settings, node, Vec::new(), &[]).await;

@@ -157,7 +157,7 @@ mod tests {
             hostname: hostname.into(),
             labels: [].into(),
             paused: false,
-            consents: std::collections::BTreeMap::default(),
+            consents: std::collections::BTreeSet::default(),
         };
         let (files, verdict) = (Some(Files::new()), Ok(nothing.clone()));
         let good = Reading { files, verdict };

@@ -242,7 +242,7 @@ fn weak_fields(facts: &DeviceFacts) -> io::Result<Fields> {
 }
 
 /// The first 32 hexadecimal digits of the SHA-256 of a text.
-fn hash(text: &str) -> String {
+pub fn hash(text: &str) -> String {
     let mut hash = super::sha256(text.as_bytes());
     hash.truncate(32);
     hash

@@ -40,6 +40,9 @@ use codec::{Content, Record};
 pub use files::StateDir;
 pub use root::RootAttributes;
 
+/// The keys that a later version writes. A version that reads none of them must not treat a missing one as clean.
+pub type Unknown = BTreeMap<String, serde_json::Value>;
+
 /// The state of a volume. The order is that of a volume's life, in which a mark only goes forward.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -83,7 +86,7 @@ impl MarkState {
 
 /// What is recorded of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Mark {
     /// The UID of the namespace kube-system.
     pub cluster: String,
@@ -107,7 +110,13 @@ pub struct Mark {
     pub root: Option<RootAttributes>,
     /// When it was written.
     pub written_at: Timestamp,
+    /// What a later version recorded, which this one keeps.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
+
+/// The hexadecimal digits of a digest.
+const DIGEST_LENGTH: usize = 16;
 
 /// The mark of a volume as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,6 +144,17 @@ impl MarkOnDisk {
             Self::Valid(mark) => Some(mark),
             Self::Absent | Self::Unreadable { .. } => None,
         }
+    }
+
+    /// Names its contents, in consents: 16 hexadecimal digits, or `none`. Each write of a mark has another time.
+    pub fn digest(&self) -> String {
+        let mut digest = match self {
+            Self::Absent => return "none".to_owned(),
+            Self::Unreadable { digest } => return digest.clone(),
+            Self::Valid(mark) => sha256(&serde_json::to_vec(mark).unwrap_or_default()),
+        };
+        digest.truncate(DIGEST_LENGTH);
+        digest
     }
 
     /// Whether it is that of a PV in this state or a later one, and the volume was not wiped since.

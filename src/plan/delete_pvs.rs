@@ -8,7 +8,8 @@ use crate::types::VolumeMode;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
 
-use super::verdict::{Due, consents_to_forget, due, may_clean, without_ours};
+use super::consent::consents_to_forget;
+use super::verdict::{Due, due, may_clean, without_ours};
 use super::{
     Action, CleanOrder, FoundVolume, JobTerms, JobWrite, Patch, Planner, PvLocation, VolumeState,
     Withdrawal, reasons,

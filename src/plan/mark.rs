@@ -18,7 +18,7 @@ use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
 use super::Settings;
-use super::verdict::consents_to;
+use super::consent::{consent, consents_to};
 
 /// The fault, and its fix, while marks are off.
 pub const NO_MARKS: &str = "the namespace kube-system cannot be read, so marks are neither written nor judged; grant get on it";
@@ -111,18 +111,17 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         }
         _ => false,
     };
-    let is_accepted = consents_to(pv.consent.as_deref(), "accept", &observed.text);
+    let is_accepted = candidate.mark.place.is_some() && consents_to("accept", pv, candidate);
     let is_offerable = || pv.never_used() && is_clean(found, cluster, candidate);
     if agrees || is_accepted || is_offerable() {
         let mark = mark_of(pv, cluster, candidate, state, date);
         return Agreement::Lags(Box::new(mark));
     }
     let (mark, offer) = (describe(found), pv.offer.as_deref().unwrap_or("none"));
-    let (uid, text) = (&pv.uid, &observed.text);
+    let [accept, wipe] = ["accept", "wipe"].map(|verb| consent(verb, Some(pv), candidate));
     Agreement::Mismatch(format!(
-        "the PV (UID {uid}, offer {offer}) and the disk do not agree: {mark}; nothing was touched; to decide, set the annotation {ANNOTATION_CONSENT} to {:?} (the disk is this PV's) or {:?} (the data may be deleted)",
-        format!("accept:{text}"),
-        format!("wipe:{text}"),
+        "to decide, set the annotation {ANNOTATION_CONSENT} to {accept:?} (the disk is this PV's) or {wipe:?} (the data may be deleted): the PV (UID {}, offer {offer}) and the disk do not agree: {mark}; nothing was touched",
+        pv.uid
     ))
 }
 
@@ -181,16 +180,17 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
 pub(super) fn unowned(
     cluster: &str,
     candidate: &Candidate,
-    consent: Option<&str>,
+    consents: &BTreeSet<String>,
     started: Timestamp,
     ended: &BTreeSet<String>,
 ) -> Unowned {
     let found = &candidate.mark.on_disk;
-    let key = key(found);
-    if is_clean(found, cluster, candidate) || consents_to(consent, "accept", &key) {
+    let permits = |verb| !consents.is_empty() && consents.contains(&consent(verb, None, candidate));
+    let is_accepted = || candidate.mark.place.is_some() && permits("accept");
+    if is_clean(found, cluster, candidate) || is_accepted() {
         return Unowned::Clean;
     }
-    if consents_to(consent, "wipe", &key) {
+    if permits("wipe") {
         return Unowned::Wipe;
     }
     let MarkOnDisk::Valid(mark) = found else {
@@ -224,14 +224,5 @@ pub(super) fn describe(mark: &MarkOnDisk) -> String {
             let (token, cluster) = (&mark.token, &mark.cluster);
             format!("its mark is {state}, of PV UID {uid}, offer {token}, cluster {cluster}")
         }
-    }
-}
-
-/// How a consent names a mark. The next write of the mark makes the consent void.
-pub(super) fn key(mark: &MarkOnDisk) -> String {
-    match mark {
-        MarkOnDisk::Absent => String::new(),
-        MarkOnDisk::Valid(Mark { token, state, .. }) => format!("{token}:{}", state.as_str()),
-        MarkOnDisk::Unreadable { digest } => format!("sha256-{digest}:unreadable"),
     }
 }

@@ -5,11 +5,14 @@ use jiff::Timestamp;
 use crate::host::identity::{Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState};
 use crate::inventory::{Candidate, Contents, Skip};
-use crate::names::{ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision};
+use crate::names::{
+    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision,
+};
 use crate::types::SkipReason;
 use crate::view::{PvView, Tenancy};
 
-use super::mark::{Agreement, Unowned, agreement, describe, key, unowned};
+use super::consent::{consent, consents_to};
+use super::mark::{Agreement, Unowned, agreement, describe, unowned};
 use super::{
     Action, FoundVolume, MarkWrite, Patch, Planner, PvLocation, PvSearch, VolumeState, reasons,
 };
@@ -44,6 +47,10 @@ impl<'a> Planner<'a> {
             }
             Agreement::Agrees => {}
             Agreement::Lags(mark) => {
+                // The write of the mark makes it void.
+                if consents_to("accept", pv, candidate) {
+                    patch.annotations.insert(ANNOTATION_CONSENT, None);
+                }
                 let found = &candidate.mark.on_disk;
                 if let MarkOnDisk::Valid(other) = found
                     && pv.offer.is_none()
@@ -81,10 +88,8 @@ impl<'a> Planner<'a> {
     /// The mark that precedes the creation of a PV.
     pub(super) fn pending_mark(&self, cluster: &str, volume: FoundVolume<'_>) -> Mark {
         let (path, candidate) = (volume.path(), volume.candidate);
-        // During a rolling update, two provisioners may offer the volume at once. Both derive the same token, so the mark
-        // agrees with the PV of either.
-        let (node, before) = (&self.node.uid, &candidate.mark.on_disk);
-        let token = format!("{node} {path} {} {}", key(before), pv_uid_of(before));
+        // Each offer has another, also that of a volume whose mark is lost: a token tells whether an offer has ended.
+        let token = format!("{} {path} {}", self.node.uid, self.snapshot.date);
         Mark {
             cluster: cluster.to_owned(),
             token: format!("{:016x}", fnv1a_64(token.bytes())),
@@ -131,12 +136,10 @@ impl<'a> Planner<'a> {
     }
 
     fn unowned(&self, candidate: &Candidate, cluster: &str) -> Unowned {
-        let consents = &self.node.consents;
-        let consent = consents.get(&candidate.identity.hash());
         let (now, date) = (self.snapshot.now, self.snapshot.date);
         let started = date.saturating_sub(now).unwrap_or(Timestamp::MIN);
-        let (consent, ended) = (consent.map(String::as_str), &self.snapshot.ended);
-        unowned(cluster, candidate, consent, started, ended)
+        let (consents, ended) = (&self.node.consents, &self.snapshot.ended);
+        unowned(cluster, candidate, consents, started, ended)
     }
 
     /// Judges the mark of a volume that could be offered otherwise. `false`: a step that settles it comes first.
@@ -152,10 +155,9 @@ impl<'a> Planner<'a> {
             return Ok(true);
         }
         let found = &candidate.mark.on_disk;
-        let (hash, key) = (candidate.identity.hash(), key(found));
         // The PV may be one that the watch does not show, such as one of an old hostname.
-        if found.has_past() && !self.snapshot.searched.contains(&key) {
-            self.search_pv(volume, key);
+        if found.has_past() && !self.snapshot.searched.contains(&found.digest()) {
+            self.search_pv(volume, found.digest());
             return Ok(false);
         }
         match self.unowned(candidate, cluster) {
@@ -175,8 +177,10 @@ impl<'a> Planner<'a> {
             }
             Unowned::Dirty => {
                 let (node, what) = (&self.node.name, describe(found));
+                let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
+                let hash = candidate.identity.hash();
                 let detail = format!(
-                    "{path} may hold the data of a tenant: {what}; to decide: kubectl annotate node {node} {CONSENT_PREFIX}{hash}=wipe:{key} (deletes the data, then offers the volume), or =accept:{key} (offers it as it is)"
+                    "{path} may hold the data of a tenant: {what}; to decide: kubectl annotate node {node} {CONSENT_PREFIX}{hash}={wipe} (deletes the data, then offers the volume), or ={accept} (offers it as it is)"
                 );
                 Err(Skip::new(SkipReason::Dirty, detail))
             }
@@ -209,7 +213,7 @@ impl<'a> Planner<'a> {
         let has_pv = self.by_path.contains_key(&volume.path())
             || self.by_uid.contains_key(pv_uid.as_str())
             || recorded.is_some();
-        let is_searched = || self.snapshot.searched.contains(&key(found));
+        let is_searched = || self.snapshot.searched.contains(&found.digest());
         let is_orphan =
             !has_pv && is_searched() && self.unowned(candidate, cluster) == Unowned::Wipe;
         is_orphan.then_some(Tenancy {

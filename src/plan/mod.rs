@@ -6,6 +6,7 @@
 
 mod action;
 mod cleanup;
+mod consent;
 mod delete_pvs;
 mod discover;
 mod eligible;
@@ -39,6 +40,7 @@ pub use action::{
     Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Patch, PvDraft, PvSearch, Track, Withdrawal,
 };
 pub use cleanup::FOR_A_SLOT;
+pub use consent::consents_to_forget;
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
 pub use location::{FoundVolume, PvLocation};

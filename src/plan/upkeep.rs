@@ -10,9 +10,8 @@ use crate::quantity;
 use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
-use super::verdict::{
-    PATH_IS_DIRECTORY, absence, consents_to_wipe, mismatch, or_forget, without_ours, wrong_disk,
-};
+use super::consent::consents_to;
+use super::verdict::{PATH_IS_DIRECTORY, absence, mismatch, to_forget, without_ours, wrong_disk};
 use super::{Patch, Planner, PvLocation, VolumeState, reasons};
 
 /// Sets the capacity of a PV to that of its volume, whose disk may have been replaced or resized. A Bound PV only grows,
@@ -223,20 +222,20 @@ impl<'a> Planner<'a> {
             PvLocation::Volume(volume) => volume.candidate,
             PvLocation::Outside(refusal) => return Err(refusal.message),
             _ => {
-                let forget = or_forget(recorded);
+                let forget = to_forget(pv);
                 return Err(format!(
-                    "discovery would offer nothing at its path; put the volume back{forget}"
+                    "discovery would offer nothing at its path; put the volume back, or {forget}"
                 ));
             }
         };
         let observed = &candidate.identity;
         let is_same = recorded.is_some_and(|it| compare(it, observed) == Match::Same);
-        if !is_same && !consents_to_wipe(pv, &observed.text) {
+        if !is_same && !consents_to("wipe", pv, candidate) {
             let what = recorded.map_or_else(
                 || "it has no recorded identity to compare the disk with".into(),
                 |recorded| format!("recorded identity {recorded:?}, found {:?}", observed.text),
             );
-            return Err(mismatch(&what, &observed.text, recorded).message);
+            return Err(mismatch(&what, pv, candidate).message);
         }
         let name_only = self.settings.config.use_node_name_only;
         let name = provisioner_name(&self.node.name, &self.node.uid, name_only);

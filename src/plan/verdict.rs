@@ -11,6 +11,7 @@ use crate::quantity;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{NodeView, Ownership, Phase, PvView, ReclaimPolicy};
 
+use super::consent::{consent, consents_to, forget};
 use super::{Occupied, PvLocation, Settings, VolumeState, reasons};
 
 pub(super) const PATH_IS_DIRECTORY: &str =
@@ -237,7 +238,7 @@ fn identity(
 ) -> Result<Permission, Refusal> {
     let observed = &candidate.identity;
     let recorded = pv.identity.as_deref();
-    let consent_used = consents_to_wipe(pv, &observed.text);
+    let consent_used = consents_to("wipe", pv, candidate);
     if let Some(other) = occupied.recorded_on(observed, &pv.uid) {
         // Consent does not help: it would be consent to wipe the other PV's data.
         return Err(wrong_disk(format!(
@@ -269,7 +270,7 @@ fn identity(
         )),
     };
     match problem {
-        Some(problem) => Err(mismatch(&problem, &observed.text, recorded)),
+        Some(problem) => Err(mismatch(&problem, pv, candidate)),
         None => Ok(Permission {
             identity: observed.text.clone(),
             consent_used,
@@ -277,20 +278,19 @@ fn identity(
     }
 }
 
-/// How to drop a PV. Without a recorded identity the consent has nothing to name.
-pub(super) fn or_forget(recorded: Option<&str>) -> String {
-    recorded.map_or_else(String::new, |recorded| {
-        format!(
-            ", or drop the PV and touch nothing with {ANNOTATION_CONSENT}={:?}",
-            format!("forget:{recorded}")
-        )
-    })
+/// How to drop a PV.
+pub(super) fn to_forget(pv: &PvView) -> String {
+    format!(
+        "{ANNOTATION_CONSENT}={:?} drops the PV and touches nothing",
+        forget(pv)
+    )
 }
 
-pub(super) fn mismatch(what: &str, observed: &str, recorded: Option<&str>) -> Refusal {
-    let (consent, forget) = (format!("wipe:{observed}"), or_forget(recorded));
+/// The consents come first: events are cut.
+pub(super) fn mismatch(what: &str, pv: &PvView, candidate: &Candidate) -> Refusal {
+    let (wipe, forget) = (consent("wipe", Some(pv), candidate), to_forget(pv));
     wrong_disk(format!(
-        "{what}; nothing was touched; put the right disk back, or allow cleaning what is there with the annotation {ANNOTATION_CONSENT}={consent:?}{forget}"
+        "{ANNOTATION_CONSENT}={wipe:?} permits to clean what is there; {forget}; otherwise put the right disk back: {what}; nothing was touched"
     ))
 }
 
@@ -300,21 +300,6 @@ pub(super) fn wrong_disk(message: String) -> Refusal {
         state: VolumeState::IdentityMismatch,
         message,
     }
-}
-
-/// Whether a consent has this verb, and names this.
-pub(super) fn consents_to(consent: Option<&str>, verb: &str, named: &str) -> bool {
-    consent.and_then(|it| it.strip_prefix(verb)?.strip_prefix(':')) == Some(named)
-}
-
-pub(super) fn consents_to_wipe(pv: &PvView, observed: &str) -> bool {
-    consents_to(pv.consent.as_deref(), "wipe", observed)
-}
-
-/// Whether an administrator consented to delete the PV without cleaning, with its recorded identity.
-pub fn consents_to_forget(pv: &PvView) -> bool {
-    let recorded = pv.identity.as_deref();
-    recorded.is_some_and(|it| consents_to(pv.consent.as_deref(), "forget", it))
 }
 
 /// The PV's finalizers without ours.

@@ -1,6 +1,6 @@
 //! Our own Node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
@@ -20,8 +20,8 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// Whether an administrator paused cleaning on the whole node.
     pub paused: bool,
-    /// The operator's decisions about volumes without a PV, by the hash of the volume's identity.
-    pub consents: BTreeMap<String, String>,
+    /// The operator's decisions about volumes without a PV. An annotation may have several.
+    pub consents: BTreeSet<String>,
 }
 
 impl NodeView {
@@ -59,11 +59,9 @@ impl NodeView {
     }
 }
 
-fn consents(metadata: &ObjectMeta) -> BTreeMap<String, String> {
+fn consents(metadata: &ObjectMeta) -> BTreeSet<String> {
     let annotations = metadata.annotations.iter().flatten();
-    let consents = annotations.filter_map(|(key, value)| {
-        let hash = key.strip_prefix(CONSENT_PREFIX)?;
-        Some((hash.to_owned(), value.clone()))
-    });
-    consents.collect()
+    let values = annotations.filter(|(key, _)| key.starts_with(CONSENT_PREFIX));
+    let consents = values.flat_map(|(_, value)| value.split([',', ' ']));
+    consents.map(ToOwned::to_owned).collect()
 }

@@ -34,11 +34,8 @@ fn mark(state: MarkState) -> Mark {
         state,
         identity_hash: "hash".into(),
         class: "fast".into(),
-        claim: None,
-        header: None,
-        read_only: false,
-        root: None,
         written_at: Timestamp::now(),
+        ..Mark::default()
     }
 }
 
@@ -242,6 +239,23 @@ fn marks_are_where_the_documentation_says() {
     rows.sort_by_key(|row| format!("{row:?}"));
     rows.dedup();
     assert_eq!(of_docs.len(), rows.len(), "{of_docs:?}");
+}
+
+/// An attribute that grows may need space that a full filesystem does not have.
+#[test]
+fn mark_that_exceeds_its_reserved_space_is_in_the_state_directory() {
+    let sandbox = sandbox!();
+    let path = sandbox.tmpfs("disk", "size=4m").unwrap();
+    let volume = Volume::root(&sandbox, &path);
+    assert_eq!(volume.write(MarkState::Offered), Place::Attribute);
+    let offered = volume.attribute();
+    let mut long = mark(MarkState::Used);
+    long.claim = Some(format!("team/{}", "c".repeat(600)));
+    let place = volume.state.write(&volume.marked(), &long).unwrap();
+    assert_eq!(place, Place::StateDirectory);
+    assert_eq!(volume.find(), MarkOnDisk::Valid(long));
+    assert_eq!(volume.attribute(), offered);
+    assert_eq!(volume.write(MarkState::Free), Place::Attribute);
 }
 
 /// A process that dies between the two steps of a write leaves both records.

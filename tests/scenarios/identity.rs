@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::ResourceExt;
 use local_volume_provisioner::names::ANNOTATION_CONSENT;
 use serde_json::json;
 use support::stage::name;
@@ -84,11 +85,7 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");
     let text = stage.event("VolumeIdentityMismatch", "nothing was touched");
-    let observed = swap.observed(&mut provisioner);
-    assert!(
-        text.contains(&format!("wipe:{observed}")),
-        "the remedy is named: {text}"
-    );
+    consent_in(&text, "wipe:");
     stage.still(&mut provisioner, "the other disk's data stays", || {
         has_secret(&swap.path) && is_untouched(stage, &bound, "Released")
     });
@@ -111,12 +108,10 @@ fn consent_to_wipe_counts_for_the_named_disk_once() {
     let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let (mut provisioner, bound) = swap.released();
-    for not_this_one in [
-        format!("wipe:{}", identity(&bound)),
-        "wipe:".to_owned(),
-        "wipe".to_owned(),
-        "forget:v1:fs=ext4".to_owned(),
-    ] {
+    let text = stage.event("VolumeIdentityMismatch", "nothing was touched");
+    let wipe = consent_in(&text, "wipe:");
+    let other_pv = wipe.replace(&bound.uid().unwrap(), "another-uid");
+    for not_this_one in [other_pv, format!("{wipe}0"), "wipe".to_owned()] {
         let consent = not_this_one.as_str();
         let annotated = annotate(stage, &name(&bound), ANNOTATION_CONSENT, consent);
         stage.still(&mut provisioner, consent, || {
@@ -124,12 +119,7 @@ fn consent_to_wipe_counts_for_the_named_disk_once() {
         });
     }
     let observed = swap.observed(&mut provisioner);
-    annotate(
-        stage,
-        &name(&bound),
-        ANNOTATION_CONSENT,
-        format!("wipe:{observed}"),
-    );
+    annotate(stage, &name(&bound), ANNOTATION_CONSENT, wipe);
     let fresh = offered_again(stage, &swap.path, &bound);
     assert!(entries(&swap.path).is_empty());
     assert_eq!(identity(&fresh), observed);
@@ -141,8 +131,7 @@ fn consent_to_forget_drops_the_object_and_keeps_the_data() {
     let swap = or_skip!(Swap::set());
     let stage = &swap.stage;
     let (_provisioner, bound) = swap.released();
-    let consent = format!("forget:{}", identity(&bound));
-    annotate(stage, &name(&bound), ANNOTATION_CONSENT, consent);
+    annotate(stage, &name(&bound), ANNOTATION_CONSENT, forget(&bound));
     let fresh = offered_again(stage, &swap.path, &bound);
     assert_ne!(identity(&fresh), identity(&bound));
     assert!(

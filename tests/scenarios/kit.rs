@@ -12,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 
 use control_plane::requests::{Mark, Request};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use local_volume_provisioner::names::{
     ANNOTATION_IDENTITY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, provisioner_name,
 };
@@ -114,6 +114,21 @@ pub fn link(device: &LoopDevice, dir: &Path, name: &str) -> PathBuf {
 pub fn identity(pv: &PersistentVolume) -> String {
     annotation(pv, ANNOTATION_IDENTITY)
         .unwrap_or_default()
+        .to_owned()
+}
+
+/// The consent to delete a PV and touch no disk.
+pub fn forget(pv: &PersistentVolume) -> String {
+    let disk = local_volume_provisioner::host::identity::hash(&identity(pv));
+    format!("forget:{}:{disk}:none", pv.uid().unwrap())
+}
+
+/// The first consent of this kind, as `wipe`, that the text of an event quotes.
+pub fn consent_in(text: &str, verb: &str) -> String {
+    let mut quoted = text.split('"');
+    let consent = quoted.find(|it| it.starts_with(verb));
+    consent
+        .unwrap_or_else(|| panic!("no {verb} in {text}"))
         .to_owned()
 }
 

@@ -69,8 +69,7 @@ fn pv_restored_from_a_backup_is_not_cleaned_without_consent() {
     volume.start();
     let text = volume.stage.event("VolumeMarkMismatch", "its mark is used");
     volume.is_kept("Released", "the disk names another PV");
-    let wipe = format!("wipe:{}", between(&text, "\"wipe:", "\""));
-    volume.annotate(ANNOTATION_CONSENT, wipe);
+    volume.annotate(ANNOTATION_CONSENT, consent_in(&text, "wipe:"));
     volume.is_cleaned();
 }
 

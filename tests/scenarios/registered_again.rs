@@ -118,16 +118,14 @@ fn a_pv_whose_disk_is_another_one_is_reported_and_left_alone() {
 }
 
 #[test]
-fn pv_without_identity_is_taken_over_by_consent_to_wipe_only() {
+fn pv_without_identity_is_taken_over_by_consent() {
     let stage = or_skip!(stage());
     let mut volume = Exchanged::released(&stage);
     let pv = name(&volume.pv);
     annotate(&stage, &pv, ANNOTATION_IDENTITY, Value::Null);
     let mut provisioner = stage.provisioner();
     let event = stage.event("VolumeIdentityMismatch", "no recorded identity");
-    let (_, wipe) = event.split_once("consent=\"").unwrap();
-    assert!(!wipe.contains("consent="), "no other is named: {event}");
-    let wipe = wipe.split('"').next().unwrap();
+    let wipe = &*consent_in(&event, "wipe:");
     for refused in ["forget:", &format!("{wipe}0")] {
         volume.pv = annotate(&stage, &pv, ANNOTATION_CONSENT, refused);
         volume.is_left_alone(&stage, &mut provisioner);

@@ -12,6 +12,8 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 use rustix::fs::{IFlags, XattrFlags, fgetxattr, fsetxattr, fsync, ioctl_getflags};
 use rustix::io::Errno;
 
+use super::codec::PADDED_BYTES;
+
 const NAME: &CStr = c"security.local-volume";
 
 /// The longest value of an attribute: `XATTR_SIZE_MAX`.
@@ -62,6 +64,9 @@ pub(super) fn read(root: BorrowedFd<'_>) -> io::Result<Attribute> {
 /// # Errors
 /// Those of the filesystem; see [`is_refusal`].
 pub(super) fn write(root: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    if bytes.len() > PADDED_BYTES {
+        return Err(Errno::TOOBIG.into());
+    }
     fsetxattr(root, NAME, bytes, XattrFlags::empty())?;
     Ok(fsync(root)?)
 }

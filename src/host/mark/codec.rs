@@ -1,20 +1,21 @@
 //! The text of a mark: a line with the version, a line of JSON, empty lines, and a line with the SHA-256 of all bytes
 //! before it.
 //!
-//! A text with an unknown version, an unknown key or a wrong checksum is not readable: what it says may restrict.
+//! A text with an unknown version, a missing key or a wrong checksum is not readable: what it says may restrict. Unknown
+//! keys of the mark are kept: a later version, which may run on this node again, wrote them.
 
 use std::io;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Mark, MarkOnDisk, MarkState};
+use super::{DIGEST_LENGTH, Mark, MarkOnDisk, MarkState};
 use crate::host::sha256;
 
 const VERSION: &str = "version=1\n";
 
-/// The least length of a text, so that later writes need no more space. With it, the attribute of a root fills an ext4
-/// block of 1 KiB, the smallest there is.
+/// The length of each attribute, so that later writes need no more space. With it, the attribute of a root fills an ext4
+/// block of 1 KiB, the smallest there is. A longer text lies in the state directory, where it needs no reserved space.
 pub(super) const PADDED_BYTES: usize = 896;
 
 /// The line of the checksum, without its value.
@@ -35,7 +36,7 @@ impl Record {
             Some((checksum, content)) => (checksum, Some(content)),
             None => (sha256(bytes), None),
         };
-        digest.truncate(16);
+        digest.truncate(DIGEST_LENGTH);
         Self { digest, content }
     }
 
@@ -59,7 +60,7 @@ impl Record {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Content {
     pub mark: Mark,
     /// The digests of the records that do not count any more.

@@ -9,7 +9,7 @@ use rustix::fs::{Gid, Mode, Uid, XattrFlags, fchmod, fchown, fremovexattr, fsetx
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::attribute;
+use super::{Unknown, attribute};
 use crate::host::{hex, ioctl};
 
 const ACL: &CStr = c"system.posix_acl_access";
@@ -20,7 +20,7 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// Owner, mode, ACLs and project of a filesystem's root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct RootAttributes {
     /// The owner.
     pub uid: u32,
@@ -34,6 +34,9 @@ pub struct RootAttributes {
     pub default_acl: String,
     /// The quota project, which new files get too; 0 for none.
     pub project: u32,
+    /// See [`super::Mark::unknown`].
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 impl RootAttributes {
@@ -54,6 +57,7 @@ impl RootAttributes {
             acl: acl(ACL)?,
             default_acl: acl(DEFAULT_ACL)?,
             project: ioctl::project(root)?,
+            unknown: Unknown::new(),
         })
     }
 

@@ -17,11 +17,7 @@ fn mark(state: MarkState) -> Mark {
         state,
         identity_hash: "h".into(),
         class: "fast".into(),
-        claim: None,
-        header: None,
-        read_only: false,
-        root: None,
-        written_at: Timestamp::UNIX_EPOCH,
+        ..Mark::default()
     }
 }
 
@@ -42,6 +38,7 @@ fn full() -> Content {
         acl: "0200".into(),
         default_acl: String::new(),
         project: 7,
+        unknown: Unknown::new(),
     };
     Content {
         mark: Mark {
@@ -108,10 +105,8 @@ fn damaged_marks_are_not_readable() {
         ("version=1", "version=2"),
         (r#""state":"used""#, r#""state":"lent""#),
         (r#""token":"t","#, ""),
-        (r#""token":"t","#, r#""token":"t","key":"value","#),
-        (r#""entry":"disk1""#, r#""entry":"disk1","key":"value""#),
         (r#""uid":1000"#, r#""uid":"1000""#),
-        (r#""project":7"#, r#""project":7,"key":"value""#),
+        (r#""project":7"#, r#""other":7"#),
     ] {
         assert!(body.contains(from), "{from}");
         assert!(!is_readable(&checked(&body.replace(from, to))), "{to}");
@@ -120,6 +115,28 @@ fn damaged_marks_are_not_readable() {
         panic!("an empty mark is readable");
     };
     assert_eq!(digest, "e3b0c44298fc1c14");
+}
+
+/// A later version writes them, and runs on this node again after a downgrade.
+#[test]
+fn unknown_keys_of_a_mark_are_kept() {
+    let text = String::from_utf8(full().encode().unwrap()).unwrap();
+    let mut body = text.split("checksum").next().unwrap().to_owned();
+    let (in_mark, in_root) = (r#""dataLeft":{"why":["quick"]}"#, r#""flags":64"#);
+    for (from, key) in [(r#""token":"t","#, in_mark), (r#""project":7,"#, in_root)] {
+        let from = from.trim_end_matches(',');
+        assert!(body.contains(from), "{from}");
+        body = body.replace(from, &format!("{from},{key}"));
+    }
+    body = body.replace(r#""entry":"disk1""#, r#""entry":"disk1","later":true"#);
+    let MarkOnDisk::Valid(mut mark) = Record::read(&checked(&body)).on_disk() else {
+        panic!("{body}");
+    };
+    mark.state = MarkState::Free;
+    let written = String::from_utf8(content(mark).encode().unwrap()).unwrap();
+    for key in [in_mark, in_root, r#""state":"free""#] {
+        assert!(written.contains(key), "{key} of {written}");
+    }
 }
 
 /// A state directory on disk.

@@ -2,6 +2,7 @@
 
 use super::kit::*;
 use crate::names::pv_name;
+use crate::plan::consent::{consent as naming, forget};
 use crate::view::PvView;
 
 fn a() -> PvView {
@@ -125,18 +126,27 @@ fn a_pv_of_the_node_s_former_self_must_be_for_the_same_disk() {
 #[test]
 fn consents_count_for_a_pv_of_the_node_s_former_self() {
     let former = |text: &str| consent(made_by(FORMER), text);
-    let wipe = format!("wipe:{}", fs(2).identity);
-    let forget = format!("forget:{}", fs(1).identity);
+    let wipe = naming("wipe", Some(&made_by(FORMER)), &fs(2));
+    let forget = forget(&made_by(FORMER));
     let taken = format!("patch pv-a: provisioned-by={OURS} (VolumeAdopted)");
     let taken = [taken.as_str(), "a is Foreign"];
     let dropped = ["delete pv-a", "a is Terminating"];
     let left = ["VolumeIdentityMismatch of pv-a", "a is Foreign"];
+    let nameless_forget = without_identity(made_by(FORMER));
+    let nameless_forget = consent(
+        nameless_forget.clone(),
+        crate::plan::consent::forget(&nameless_forget),
+    );
     for (situation, pv, expected) in [
         ("Available, wipe", former(&wipe), &taken[..]),
         ("Bound, wipe", bound(former(&wipe)), &taken),
         ("due, wipe", released(former(&wipe)), &taken),
         ("no identity, wipe", without_identity(former(&wipe)), &taken),
-        ("another disk, wipe", former("wipe:another"), &left),
+        (
+            "another disk, wipe",
+            former(&naming("wipe", Some(&made_by(FORMER)), &fs(1))),
+            &left,
+        ),
         ("Available, forget", former(&forget), &dropped),
         ("Bound, forget", bound(former(&forget)), &left),
         ("due, forget", released(former(&forget)), &dropped),
@@ -151,11 +161,7 @@ fn consents_count_for_a_pv_of_the_node_s_former_self() {
             &["a is Terminating"],
         ),
         ("kept, forget", retained(released(former(&forget))), &left),
-        (
-            "no identity, forget",
-            without_identity(former("forget:")),
-            &left,
-        ),
+        ("no identity, forget", nameless_forget, &dropped),
     ] {
         let world = world().fast("a", &fs(2)).pv(pv);
         world.expect(situation, expected);
@@ -183,7 +189,10 @@ fn pv_of_an_old_hostname_keeps_its_volume_from_being_offered_or_cleaned() {
         bound(old(OURS)),
         released(old(OURS)),
         terminating(released(old(OURS))),
-        consent(released(old(OURS)), format!("wipe:{}", fs(1).identity)),
+        consent(
+            released(old(OURS)),
+            naming("wipe", Some(&old(OURS)), &fs(1)),
+        ),
     ] {
         let situation = format!("{:?}, deleting: {}", pv.phase, pv.deleting);
         let world = world().fast("a", &fs(1)).pv(pv);

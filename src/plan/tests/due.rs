@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::kit::*;
 use crate::names::FINALIZER;
+use crate::plan::consent::consent as naming;
 use crate::plan::verdict::{Due, due};
 use crate::plan::{Action, CleanOrder, CleanupState};
 use crate::types::VolumeMode;
@@ -232,7 +233,7 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
     let world = world().fast("a", &disk(1)).pv(pv.clone());
     let basis = order(&world).unwrap().basis;
     let failed = world.clone().cleanup_on(&pv, failed_until(150), basis);
-    let consented = consent(pv.clone(), "wipe:v1:wwid=disk-1");
+    let consented = consent(pv.clone(), naming("wipe", Some(&pv), &disk(1)));
     let change_pv = |pv: &PvView| {
         with(failed.clone(), |world| {
             world.snapshot.pvs = Some(vec![pv.clone()]);

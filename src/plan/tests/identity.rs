@@ -3,6 +3,7 @@
 use super::kit::*;
 use crate::config::WeakIdentity;
 use crate::inventory::Candidate;
+use crate::plan::consent::{consent as naming, forget};
 use crate::view::{Phase, PvView};
 
 /// `fast/a` is `found`, and has a PV made for `recorded`.
@@ -145,10 +146,8 @@ fn a_nameless_device_cannot_prove_itself_after_a_reboot() {
     let accept = world
         .clone()
         .change_class("fast", |class| class.weak_identity = WeakIdentity::Accept);
-    let consented = consent(
-        released(a.clone()),
-        "wipe:v1:boot=now,link=/dev/nameless1,size=1000",
-    );
+    let wipe = naming("wipe", Some(&a), &nameless(1, "now"));
+    let consented = consent(released(a.clone()), wipe);
     let clean = &["clean pv-a", "a is Due"][..];
     for (situation, world, pv, expected) in [
         (
@@ -222,26 +221,23 @@ fn what_a_class_accepts_is_a_reboot_and_nothing_else() {
 #[test]
 fn consent_is_for_exactly_the_disk_that_it_names() {
     let (world, a) = seen(&fs(2), &fs(1));
-    let (found, recorded) = ("v1:fs=ext4,root=/,uuid=u2", "v1:fs=ext4,root=/,uuid=u1");
+    let other = with(a.clone(), |pv| pv.uid = "another PV".into());
+    let wipe = naming("wipe", Some(&a), &fs(2));
     let refused = &[MISMATCH, "a is IdentityMismatch"][..];
     for (text, expected) in [
-        (format!("wipe:{found}"), &["clean pv-a", "a is Due"][..]),
-        (
-            format!("forget:{recorded}"),
-            &["delete pv-a", "a is Terminating"],
-        ),
-        (format!("wipe:{recorded}"), refused),
-        (format!("forget:{found}"), refused),
-        (format!("wipe: {found}"), refused),
-        (format!("wipe:{found} "), refused),
-        (format!("WIPE:{found}"), refused),
-        (format!("forget:{recorded},x=1"), refused),
+        (wipe.clone(), &["clean pv-a", "a is Due"][..]),
+        (forget(&a), &["delete pv-a", "a is Terminating"]),
+        (naming("wipe", Some(&a), &fs(1)), refused),
+        (naming("wipe", Some(&other), &fs(2)), refused),
+        (naming("wipe", None, &fs(2)), refused),
+        (naming("forget", Some(&a), &fs(2)), refused),
+        (forget(&other), refused),
+        (format!("{wipe} "), refused),
+        (wipe.to_uppercase(), refused),
         ("wipe:".into(), refused),
         ("forget:".into(), refused),
-        ("wipe".into(), refused),
         ("true".into(), refused),
         (String::new(), refused),
-        (found.into(), refused),
     ] {
         let world = world.clone().pv(consent(released(a.clone()), &*text));
         world.expect(&text, expected);
@@ -251,26 +247,19 @@ fn consent_is_for_exactly_the_disk_that_it_names() {
 #[test]
 fn consent_touches_nothing_that_is_not_due() {
     let (world, a) = seen(&fs(2), &fs(1));
-    for text in [
-        "wipe:v1:fs=ext4,root=/,uuid=u2",
-        "forget:v1:fs=ext4,root=/,uuid=u1",
-    ] {
-        let told = [MISMATCH, "a is IdentityMismatch"];
-        world
-            .clone()
-            .pv(consent(bound(a.clone()), text))
-            .expect(text, &told);
-        world
-            .clone()
-            .pv(consent(retained(released(a.clone())), text))
-            .expect(text, &told);
+    for text in [naming("wipe", Some(&a), &fs(2)), forget(&a)] {
+        let reported = [MISMATCH, "a is IdentityMismatch"];
+        for pv in [bound(a.clone()), retained(released(a.clone()))] {
+            let world = world.clone().pv(consent(pv, &*text));
+            world.expect(&text, &reported);
+        }
     }
 }
 
 #[test]
 fn a_pv_can_be_forgotten_whatever_is_at_its_path() {
     let due = released(pv("pv-a", "/mnt/fast/a", &fs(1)));
-    let forget = |pv| consent(pv, "forget:v1:fs=ext4,root=/,uuid=u1");
+    let forget = |pv: PvView| consent(pv.clone(), forget(&pv));
     let goes = ["delete pv-a", "a is Terminating"];
     world()
         .pv(forget(due.clone()))
@@ -287,9 +276,6 @@ fn a_pv_can_be_forgotten_whatever_is_at_its_path() {
     world()
         .pv(forget(terminating(due.clone())))
         .expect("it is Terminating", &["let pv-a go", "a is Terminating"]);
-    let none = consent(without_identity(due), "forget:");
-    world().pv(none).expect(
-        "nothing recorded to name",
-        &["VolumeFailedDelete of pv-a", "a is Missing"],
-    );
+    let none = forget(without_identity(due));
+    world().pv(none).expect("no recorded identity", &goes);
 }

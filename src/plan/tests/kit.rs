@@ -88,7 +88,7 @@ pub fn world() -> World {
         hostname: "host-1".into(),
         labels: BTreeMap::from([(LABEL_HOSTNAME.into(), "host-1".into())]),
         paused: false,
-        consents: BTreeMap::new(),
+        consents: BTreeSet::new(),
     };
     World {
         config: Config::default(),

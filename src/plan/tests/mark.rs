@@ -4,6 +4,7 @@ use super::kit::*;
 use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
 use crate::inventory::{Candidate, Contents};
 use crate::plan::Action;
+use crate::plan::consent::consent;
 use crate::types::VolumeMode;
 use crate::view::PvView;
 
@@ -69,16 +70,12 @@ fn empty(candidate: Candidate) -> Candidate {
     with(candidate, |it| it.contents = Contents::Empty)
 }
 
-/// The world after the PVs of all marks were searched.
-fn searched() -> World {
-    with(world(), |world| {
-        use MarkState::{Free, Offered, Pending, Used, Wiping};
-        let states = [Pending, Offered, Used, Wiping, Free];
-        let states = states.map(|state| format!("{TOKEN}:{}", state.as_str()));
-        let marks = &mut world.snapshot.searched;
-        marks.extend(states);
-        marks.insert("sha256-0123456789abcdef:unreadable".into());
-    })
+/// The world with this volume, after the PV of its mark was searched.
+fn searched(volume: &Candidate) -> World {
+    let mut world = world().fast("a", volume);
+    let digest = volume.mark.on_disk.digest();
+    world.snapshot.searched.insert(digest);
+    world
 }
 
 const OFFERED: &[&str] = &["create /mnt/fast/a", "a is Creating"];
@@ -102,14 +99,14 @@ fn volume_without_a_pv_is_offered_by_its_mark() {
     ] {
         for volume in [fs(1), disk(1)] {
             let volume = marked(&volume, on_disk.clone());
-            searched().fast("a", &volume).expect(what, expected);
+            searched(&volume).expect(what, expected);
         }
         // An empty filesystem holds no data of a tenant.
         let is_cleaned = expected == CLEANED;
         let volume = empty(marked(&fs(1), on_disk.clone()));
         let expected = if is_cleaned { CLEANED } else { OFFERED };
         let expected = if what == "wiping" { OFFERED } else { expected };
-        searched().fast("a", &volume).expect(what, expected);
+        searched(&volume).expect(what, expected);
     }
 }
 
@@ -129,7 +126,7 @@ fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
         let device = with(marked(&disk(1), on_disk), |it| {
             it.is_as_offered = is_as_offered;
         });
-        searched().fast("a", &device).expect(what, expected);
+        searched(&device).expect(what, expected);
     }
 }
 
@@ -143,7 +140,7 @@ fn read_only_volume_is_offered_again_if_it_was_offered_so() {
         let offered = with(mark(MarkState::Offered), |it| it.read_only = then);
         let volume = marked(&fs(1), MarkOnDisk::Valid(offered));
         let volume = with(volume, |it| it.read_only = now);
-        searched().fast("a", &volume).expect("read-only", expected);
+        searched(&volume).expect("read-only", expected);
     }
 }
 
@@ -156,7 +153,7 @@ fn mark_of_a_pv_that_was_deleted_unused_is_freed() {
         ),
         (MarkState::Used, DIRTY),
     ] {
-        let mut world = searched().fast("a", &marked(&disk(1), valid(state)));
+        let mut world = searched(&marked(&disk(1), valid(state)));
         world.snapshot.ended.insert(TOKEN.into());
         world.expect("deleted", expected);
     }
@@ -170,8 +167,8 @@ fn interrupted_wipe_goes_on_only_on_the_same_disk() {
             mark.identity_hash = "other".into();
         }));
     });
-    searched().fast("a", &wiping).expect("same", CLEANED);
-    searched().fast("a", &copied).expect("copied", DIRTY);
+    searched(&wiping).expect("same", CLEANED);
+    searched(&copied).expect("copied", DIRTY);
 }
 
 #[test]
@@ -180,7 +177,7 @@ fn volume_whose_pv_names_another_path_is_not_wiped() {
     let pv = with(bound(offered(&fs(1))), |pv| {
         pv.local_path = Ok(path("/mnt/fast/b"));
     });
-    let world = searched().fast("a", &volume).pv(pv);
+    let world = searched(&volume).pv(pv);
     let words = words(&world.plan());
     assert!(!words.iter().any(|it| it.starts_with("clean")), "{words:?}");
 }
@@ -190,35 +187,58 @@ fn readable_mark_counts_although_it_cannot_be_written() {
     let volume = with(marked(&fs(1), valid(MarkState::Used)), |it| {
         it.mark.place = None;
     });
-    searched().fast("a", &volume).expect("no place", DIRTY);
+    searched(&volume).expect("no place", DIRTY);
 }
 
 #[test]
-fn consent_names_the_mark() {
-    let hash = fs(1).identity.hash();
-    let used = valid(MarkState::Used);
-    for (consent, on_disk, expected) in [
-        ("wipe:token:used", &used, CLEANED),
-        ("accept:token:used", &used, OFFERED),
-        ("accept:token:offered", &used, DIRTY),
-        ("accept:other:used", &used, DIRTY),
-        ("accept", &used, DIRTY),
+fn consent_names_the_disk_and_the_contents_of_its_mark() {
+    let used = marked(&fs(1), valid(MarkState::Used));
+    let unreadable = marked(&fs(1), unreadable());
+    let foreign = marked(&fs(1), foreign(MarkState::Used));
+    let later = with(used.clone(), |it| {
+        let written_at = world().snapshot.date;
+        it.mark.on_disk = MarkOnDisk::Valid(with(mark(MarkState::Used), |it| {
+            it.identity_hash = fs(1).identity.hash();
+            it.written_at = written_at;
+        }));
+    });
+    let other_disk = marked(&fs(2), valid(MarkState::Used));
+    let unwritable = with(used.clone(), |it| it.mark.place = None);
+    let wipe = |volume| consent("wipe", None, volume);
+    let accept = |volume| consent("accept", None, volume);
+    let of_a_pv = consent("wipe", Some(&offered(&used)), &used);
+    for (what, given, volume, expected) in [
+        ("wipe", wipe(&used), &used, CLEANED),
+        ("accept", accept(&used), &used, OFFERED),
         (
-            "accept:sha256-0123456789abcdef:unreadable",
-            &unreadable(),
-            OFFERED,
-        ),
-        (
-            "wipe:sha256-0123456789abcdef:unreadable",
-            &unreadable(),
+            "one of several",
+            format!("x,{}", wipe(&used)),
+            &used,
             CLEANED,
         ),
-        ("wipe:token:used", &foreign(MarkState::Used), CLEANED),
+        (
+            "unreadable, accept",
+            accept(&unreadable),
+            &unreadable,
+            OFFERED,
+        ),
+        ("unreadable, wipe", wipe(&unreadable), &unreadable, CLEANED),
+        ("of another cluster", wipe(&foreign), &foreign, CLEANED),
+        ("another write of the mark", accept(&later), &used, DIRTY),
+        ("another disk", wipe(&other_disk), &used, DIRTY),
+        (
+            "no place for the mark",
+            accept(&unwritable),
+            &unwritable,
+            DIRTY,
+        ),
+        ("given to a PV", of_a_pv, &used, DIRTY),
+        ("without a name", "accept".into(), &used, DIRTY),
     ] {
-        let mut world = searched().fast("a", &marked(&fs(1), on_disk.clone()));
+        let mut world = searched(volume);
         let node = world.snapshot.node.as_mut().unwrap();
-        node.consents.insert(hash.clone(), consent.into());
-        world.expect(consent, expected);
+        node.consents = given.split(',').map(Into::into).collect();
+        world.expect(what, expected);
     }
 }
 
@@ -232,7 +252,8 @@ fn pv_of_a_mark_is_searched_before_the_mark_is_judged() {
 }
 
 #[test]
-fn two_provisioners_derive_the_same_token_and_each_offer_has_another() {
+fn each_offer_has_another_token_also_after_the_mark_was_lost() {
+    let volume = marked(&fs(1), MarkOnDisk::Absent);
     let token = |world: World| {
         let actions = world.plan().actions;
         let token = actions.iter().find_map(|action| match action {
@@ -241,15 +262,15 @@ fn two_provisioners_derive_the_same_token_and_each_offer_has_another() {
         });
         token.unwrap()
     };
-    let first = || searched().fast("a", &marked(&fs(1), MarkOnDisk::Absent));
-    assert_eq!(token(first()), token(first()));
-    let later = searched().fast("a", &marked(&fs(1), valid(MarkState::Free)));
-    assert_ne!(token(first()), token(later));
+    let later = with(searched(&volume), |world| {
+        world.snapshot.date += jiff::SignedDuration::from_nanos(1);
+    });
+    assert_ne!(token(searched(&volume)), token(later));
 }
 
 #[test]
 fn mark_is_not_judged_while_a_write_may_have_changed_it() {
-    let mut world = searched().fast("a", &marked(&fs(1), valid(MarkState::Used)));
+    let mut world = searched(&marked(&fs(1), valid(MarkState::Used)));
     world
         .snapshot
         .creating

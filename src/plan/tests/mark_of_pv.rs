@@ -4,8 +4,9 @@ use super::kit::*;
 use super::mark::{TOKEN, foreign, mark, marked, offered, unreadable, valid};
 use crate::host::mark::{MarkOnDisk, MarkState};
 use crate::names::FINALIZER;
+use crate::plan::consent::consent;
 use crate::plan::{Agreement, agreement};
-use crate::view::{Phase, PvView, ReclaimPolicy};
+use crate::view::{PvView, ReclaimPolicy};
 
 #[test]
 fn pv_and_mark_agree_or_are_reported() {
@@ -204,11 +205,29 @@ fn plan_writes_what_agrees_and_reports_what_does_not() {
 #[test]
 fn accepted_mismatch_is_settled_by_a_new_mark() {
     let volume = marked(&fs(1), foreign(MarkState::Used));
-    let consent = format!("accept:{}", volume.identity.text);
-    let pv = with(bound(offered(&volume)), |pv| pv.consent = Some(consent));
-    assert_eq!(pv.phase, Phase::Bound);
-    let world = world().fast("a", &volume).pv(pv);
-    world.expect("accepted", &["patch pv: mark=used", "a is Bound"]);
+    let used = bound(offered(&volume));
+    let accept = consent("accept", Some(&used), &volume);
+    let unwritable = with(volume.clone(), |it| it.mark.place = None);
+    let restored = with(used.clone(), |pv| pv.uid = "restored".into());
+    let mismatch = &["VolumeMarkMismatch of pv", "a is MarkMismatch"][..];
+    for (what, pv, volume, expected) in [
+        (
+            "accepted",
+            &used,
+            &volume,
+            &["patch pv: consent=(off) mark=used", "a is Bound"][..],
+        ),
+        ("no place for the mark", &used, &unwritable, mismatch),
+        (
+            "PV restored with its annotations",
+            &restored,
+            &volume,
+            mismatch,
+        ),
+    ] {
+        let pv = with(pv.clone(), |pv| pv.consent = Some(accept.clone()));
+        world().fast("a", volume).pv(pv).expect(what, expected);
+    }
 }
 
 #[test]

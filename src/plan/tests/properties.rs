@@ -12,6 +12,7 @@ use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 use crate::host::footprint::overlap;
 use crate::host::identity::{Match, compare, only_rebooted};
 use crate::inventory::{Candidate, Contents, Finding};
+use crate::plan::consent::{consent as naming, consents_to_forget};
 use crate::plan::verdict::Due;
 use crate::plan::{Action, CleanOrder, Plan, PvDraft, reasons};
 use crate::quantity;
@@ -69,7 +70,7 @@ fn active_paths(world: &World) -> impl Iterator<Item = &HostPath> {
 
 /// Whether a disk may be wiped for a PV, as far as identities go.
 fn is_the_disk_of(world: &World, pv: &PvView, disk: &Candidate, weak: WeakIdentity) -> bool {
-    if pv.consent == Some(format!("wipe:{}", disk.identity)) {
+    if pv.consent == Some(naming("wipe", Some(pv), disk)) {
         return true;
     }
     let same = |other: &PvView| other.identity.as_ref() == Some(&disk.identity.text);
@@ -240,8 +241,7 @@ proptest! {
                 Action::Clean(order) => prop_assert!(complete(&order.pv.class)),
                 Action::Withdraw(withdrawal) if withdrawal.finalizers.is_none() => {
                     let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();
-                    let forget = pv.identity.as_ref().map(|recorded| format!("forget:{recorded}"));
-                    let consented = forget.is_some() && pv.consent == forget;
+                    let consented = consents_to_forget(pv);
                     prop_assert!(complete(&pv.class) || consented, "{pv:#?}");
                 }
                 _ => {}
@@ -272,8 +272,7 @@ proptest! {
             let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();
             let untouched = matches!(pv.phase, Phase::Pending | Phase::Available)
                 && pv.claim.is_none() && !pv.used && !pv.bound_by_controller;
-            let forget = pv.identity.as_ref().map(|recorded| format!("forget:{recorded}"));
-            let consented = forget.is_some() && pv.consent == forget;
+            let consented = consents_to_forget(pv);
             let retained = pv.policy == ReclaimPolicy::Retain && pv.deleting;
             prop_assert!(untouched || consented || retained, "{withdrawal:#?} {pv:#?}");
         }

@@ -11,6 +11,7 @@ use super::kit::*;
 use crate::config::{DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
 use crate::inventory::{Candidate, Contents, Finding};
 use crate::names::FINALIZER;
+use crate::plan::consent::{consent as naming, forget};
 use crate::plan::{Cleanup, CleanupState};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{Phase, PvView, Tenancy};
@@ -158,7 +159,7 @@ prop_compose! {
         life in life(), local_path in local_path(),
         class in prop::option::weighted(0.1, select(vec!["c0", "c1", "c2", "gone"])),
         recorded in named(2, 8),
-        consent in (select(vec!["wipe:", "forget:"]), named(6, 3)),
+        consent in (select(vec!["wipe", "forget"]), named(6, 3)),
         by in prop_oneof![8 => Just(OURS), 1 => Just(FORMER), 1 => Just(FOREIGN)],
         host in prop_oneof![10 => Just("host-1"), 1 => Just("host-2")],
         label in prop::bool::weighted(0.8), owned in any::<bool>(),
@@ -282,11 +283,11 @@ prop_compose! {
                 (pv.name, pv.uid) = (format!("pv-{at}"), format!("uid-{at}"));
                 pv.resource_version = format!("{at}");
                 pv.identity = recorded.or_found(found.as_ref());
-                let consented = match verb {
-                    "forget:" if matches!(consented, Named::Found) => pv.identity.clone(),
-                    _ => consented.or_found(found.as_ref()),
+                pv.consent = match (verb, consented, &found) {
+                    ("forget", Named::Found, _) => Some(forget(pv)),
+                    (_, Named::Found, Some(found)) => Some(naming(verb, Some(pv), found)),
+                    (verb, named, _) => named.or_found(None).map(|text| format!("{verb}:{text}")),
                 };
-                pv.consent = consented.map(|text| format!("{verb}{text}"));
             });
             world = world.pv(pv);
         }

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -221,7 +223,7 @@ fn ownership_depends_on_name_uid_and_host() {
         hostname: "host-1".into(),
         labels: BTreeMap::new(),
         paused: false,
-        consents: BTreeMap::new(),
+        consents: BTreeSet::new(),
     };
     let bare = "local-volume-provisioner-node-1";
     // By whom, hostname label, hostname of the affinity; whose with the UID in names, and without.

@@ -86,18 +86,18 @@ pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
 
     page.about(&pvs[0]);
     let said = page.follow(r#"kubectl describe pv "$PV""#);
-    for consent in ["wipe:v1:", "forget:v1:"] {
+    for consent in ["\"wipe:", "\"forget:"] {
         assert!(said.contains(consent), "{said}");
     }
-    page.follow("forget:$RECORDED");
+    page.follow("FORGET=");
     page.follow("until kubectl wait pv");
     cluster.recycled(&pvs[0]);
     assert_eq!(entries(path(&pvs[0])), ["stranger"], "offered as it is");
 
     page.about(&pvs[1]);
-    assert!(page.follow("FOUND=").starts_with("wipe:v1:"));
+    assert!(page.follow("WIPE=").starts_with("wipe:"));
     assert_eq!(entries(path(&pvs[1])), ["stranger"]);
-    page.follow(r#"consent="$FOUND""#);
+    page.follow(r#"consent="$WIPE""#);
     page.follow("until kubectl wait pv");
     cluster.recycled(&pvs[1]);
     assert!(entries(path(&pvs[1])).is_empty());
@@ -211,7 +211,7 @@ pub fn failures(cluster: &Cluster, page: &mut Procedure) {
     let pv = fails();
     page.about(&pv);
     page.follow("umount --lazy");
-    page.follow("forget:$RECORDED");
+    page.follow("FORGET=");
     installed.still("it is not offered with the data in it", || {
         cluster.pvs().is_empty()
     });

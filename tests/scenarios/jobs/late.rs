@@ -98,7 +98,7 @@ fn the_data_is_kept_although_its_job_waits_to_start() {
     let gestures: [fn(&Late); 3] = [
         Late::keep,
         |late| {
-            let consent = format!("forget:{}", identity(&late.bound));
+            let consent = forget(&late.bound);
             late.annotate("local-volume-provisioner/consent", &consent);
         },
         Late::take_finalizer_off,

@@ -1,0 +1,34 @@
+//! Consents: an operator permits one act that the plan refuses otherwise.
+//!
+//! A consent names the PV, the disk and the contents of the mark that it was given for:
+//! `VERB:<PV UID or ->:<identity hash>:<digest of the mark or none>`. So a restored PV, another disk at the path, and
+//! each write of the mark make it void, and no annotation permits anything twice.
+
+use crate::host::identity;
+use crate::inventory::Candidate;
+use crate::view::PvView;
+
+/// The consent to an act on a volume: with a PV, or without one.
+pub(super) fn consent(verb: &str, pv: Option<&PvView>, candidate: &Candidate) -> String {
+    let uid = pv.map_or("-", |pv| &pv.uid);
+    let (disk, mark) = (candidate.identity.hash(), &candidate.mark.on_disk);
+    format!("{verb}:{uid}:{disk}:{}", mark.digest())
+}
+
+/// Whether an operator consented to an act on the volume of a PV.
+pub(super) fn consents_to(verb: &str, pv: &PvView, candidate: &Candidate) -> bool {
+    let given = pv.consent.as_ref();
+    given.is_some_and(|given| *given == consent(verb, Some(pv), candidate))
+}
+
+/// The consent to delete a PV and touch no disk. It names the disk that the PV records, and no mark.
+pub(super) fn forget(pv: &PvView) -> String {
+    let disk = identity::hash(pv.identity.as_deref().unwrap_or_default());
+    format!("forget:{}:{disk}:none", pv.uid)
+}
+
+/// Whether an operator consented to delete the PV without cleaning.
+pub fn consents_to_forget(pv: &PvView) -> bool {
+    let given = pv.consent.as_ref();
+    given.is_some_and(|given| *given == forget(pv))
+}
