@@ -208,18 +208,17 @@ impl Actor {
         facts: &PassFacts,
     ) -> Result<(), ApiError> {
         self.mark(&mut patch, facts).await?;
-        if patch.changes_nothing() {
-            return Ok(());
-        }
         let (name, cluster) = (&patch.pv.name, &self.context.cluster);
-        crash_point("record-on-pv");
-        let view = cluster.merge_pv(&patch.pv, patch.body()).await?;
-        expectations.expect(view);
-        if expectations.wrote(&patch.pv) {
-            tracing::warn!(
-                pv = name,
-                "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"
-            );
+        if !patch.changes_nothing() {
+            crash_point("record-on-pv");
+            let view = cluster.merge_pv(&patch.pv, patch.body()).await?;
+            expectations.expect(view);
+            if expectations.wrote(&patch.pv) {
+                tracing::warn!(
+                    pv = name,
+                    "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"
+                );
+            }
         }
         if let Some(bytes) = patch.capacity {
             let capacity = quantity::format(bytes);

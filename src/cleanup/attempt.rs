@@ -49,6 +49,7 @@ async fn run(
             order: commit.order,
             lock: volume.close(),
             took: Duration::ZERO,
+            release: commit.release,
         }));
     }
     if order.cleaned_by.is_none()
@@ -75,6 +76,7 @@ async fn run(
         order: commit.order,
         lock: clean.lock,
         took,
+        release: commit.release,
     }))
 }
 

@@ -21,6 +21,8 @@ pub struct Commit {
     identity: String,
     /// The mark of the volume while it is wiped. `None`: it can have none.
     pub mark: Option<Mark>,
+    /// The release that the wipe is for.
+    pub release: Option<String>,
 }
 
 impl Commit {
@@ -66,16 +68,18 @@ pub async fn commit(
     }
     crash_point("add-finalizer");
     let patched = context.cluster.patch_pv(&pv.reference(), metadata).await;
-    let pv = patched.map_err(write("adding the finalizer to the PV"))?;
+    let mut pv = patched.map_err(write("adding the finalizer to the PV"))?;
     if !pv.deleting {
         crash_point("delete-pv");
         let deleted = context.cluster.delete_pv(&pv.reference()).await;
-        deleted.map_err(write("deleting the PV before cleaning it"))?;
+        let deleted = deleted.map_err(write("deleting the PV before cleaning it"))?;
+        pv.release = deleted.and_then(|pv| pv.release);
     }
     let commit = Commit {
         order: order.clone(),
         identity: permission.identity,
         mark: wiping(context, &pv, volume.candidate()),
+        release: pv.release,
     };
     Ok((commit, volume))
 }
@@ -96,6 +100,7 @@ pub async fn commit_orphan(
         order: order.clone(),
         identity: candidate.identity.text.clone(),
         mark: wiping(context, &order.pv, candidate),
+        release: None,
     };
     Ok((commit, volume))
 }

@@ -11,7 +11,10 @@ use kube::api::ListParams;
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, due, may_clean};
-use crate::plan::{CleanOrder, CleanupState, FoundVolume, PvLocation, consents_to_forget, reasons};
+use crate::plan::{
+    CleanOrder, CleanupState, FoundVolume, PvLocation, consents_to_forget, consents_to_wipe,
+    reasons,
+};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
@@ -71,7 +74,7 @@ pub(super) async fn gate_orphan(
     ensure_unused(mounting, " by hostPath")?;
     let volume = open(context, order).await?;
     ensure_no_other_pv(context, &order.pv, &node).await?;
-    ensure_not_paused(context, &node).await?;
+    let node = ensure_not_paused(context, &node).await?;
     let candidate = volume.candidate();
     let state = context.state.borrow().clone();
     let occupied = &state.occupied;
@@ -82,11 +85,8 @@ pub(super) async fn gate_orphan(
     if state.settings.generation != order.generation || state.is_paused() {
         return changed("the configuration changed meanwhile");
     }
-    if Some(&candidate.identity.text) != order.pv.identity.as_ref()
-        || candidate.mark.on_disk != order.candidate.mark.on_disk
-        || is_shared
-    {
-        return changed("the volume or its mark changed meanwhile");
+    if is_shared || !consents_to_wipe(&node, candidate) {
+        return changed("the volume, its mark or the consent changed meanwhile");
     }
     Ok(volume)
 }
@@ -138,7 +138,7 @@ async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView
 }
 
 /// Reads the Node again: without permission to watch it, the main loop sees a pause late.
-async fn ensure_not_paused(context: &CleanupContext, known: &NodeView) -> Result<(), Stop> {
+async fn ensure_not_paused(context: &CleanupContext, known: &NodeView) -> Result<NodeView, Stop> {
     let node = match context.cluster.node(&known.name).await {
         Err(ApiError::NotFound) => return changed("our Node is gone"),
         node => node.map_err(api("reading our Node"))?,
@@ -147,7 +147,7 @@ async fn ensure_not_paused(context: &CleanupContext, known: &NodeView) -> Result
     match node {
         node if node.uid != known.uid => changed("our Node was registered again"),
         node if node.paused => changed("cleaning was paused meanwhile"),
-        _ => Ok(()),
+        node => Ok(node),
     }
 }
 

@@ -136,15 +136,21 @@ pub(super) fn wiping(context: &CleanupContext, pv: &PvView, candidate: &Candidat
     let state = context.state.borrow();
     let cluster = state.settings.judges(candidate)?;
     let now = context.cluster.now();
-    Some(mark_of(pv, cluster, candidate, MarkState::Wiping, now))
+    let mut mark = mark_of(pv, cluster, candidate, MarkState::Wiping, now);
+    mark.release.clone_from(&pv.release);
+    Some(mark)
 }
 
-/// Whether a volume is clean already, by its mark: an earlier process could not release its PV.
+/// Whether a volume is clean already, by its mark: an earlier process could not release its PV. Another release of the
+/// same PV is that of another use, after a restore of etcd.
 pub(super) fn is_free(commit: &Commit, candidate: &Candidate) -> bool {
     let (Some(found), Some(mark)) = (candidate.mark.on_disk.valid(), &commit.mark) else {
         return false;
     };
-    let is_same = found.cluster == mark.cluster && found.pv_uid == mark.pv_uid;
+    let is_same = found.cluster == mark.cluster
+        && found.pv_uid == mark.pv_uid
+        && found.release == mark.release
+        && mark.release.is_some();
     let is_its_disk = found.identity_hash == candidate.identity.hash();
     is_same && is_its_disk && found.state == MarkState::Free && commit.order.orphan_on.is_none()
 }

@@ -21,17 +21,20 @@ pub struct Wiped {
     pub(super) lock: Lock,
     /// How long it took.
     pub(super) took: Duration,
+    /// See [`super::Commit::release`].
+    pub(super) release: Option<String>,
 }
 
 impl Wiped {
-    /// Removes our finalizer.
-    async fn release(&self, context: &CleanupContext) -> Result<(), Stop> {
+    /// Removes our finalizer. Returns whether the PV is still in the release that the volume was wiped for.
+    async fn release(&self, context: &CleanupContext) -> Result<bool, Stop> {
         let CleanOrder { pv, path, .. } = &self.order;
         if self.order.cleaned_by.is_some() {
             job::no_pods(context, &self.order).await?;
         }
-        let Err(error) = self.remove_finalizer(context).await else {
-            return Ok(());
+        let error = match self.remove_finalizer(context).await {
+            Ok(is_same) => return Ok(is_same),
+            Err(error) => error,
         };
         let remedy = match error {
             ApiError::Forbidden { .. } => REMEDY,
@@ -49,15 +52,19 @@ impl Wiped {
         Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message).into())
     }
 
-    async fn remove_finalizer(&self, context: &CleanupContext) -> Result<(), ApiError> {
+    async fn remove_finalizer(&self, context: &CleanupContext) -> Result<bool, ApiError> {
         let (cluster, planned) = (&context.cluster, &self.order.pv);
         let found = cluster.pv(&planned.name).await?;
         let Some(pv) = found.filter(|pv| pv.uid == planned.uid && pv.has_finalizer()) else {
-            return Ok(());
+            return Ok(true);
         };
+        if !pv.deleting || pv.release != self.release {
+            return Ok(false);
+        }
         crash_point("remove-finalizer");
         let (pv, others) = (pv.reference(), without_ours(&pv));
-        cluster.remove_finalizer(&pv, &others).await
+        cluster.remove_finalizer(&pv, &others).await?;
+        Ok(true)
     }
 }
 
@@ -65,9 +72,18 @@ impl Wiped {
 pub async fn release(context: &CleanupContext, wiped: &Wiped) {
     let CleanOrder { pv, path, .. } = &wiped.order;
     let (tenancy, pv, took) = (pv.tenancy(), &pv.name, wiped.took);
-    if let Err(stop) = wiped.release(context).await {
-        tracing::warn!(pv, %path, "the volume is clean, but releasing its PV failed: {}", stop.message());
-        return context.table.mark_unreleased(&tenancy, &stop);
+    match wiped.release(context).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let why =
+                "the PV was released again after its volume was wiped, as after a restore of etcd";
+            tracing::warn!(pv, %path, "{why}; the volume is cleaned again");
+            return context.table.mark_blocked(&tenancy, why, None);
+        }
+        Err(stop) => {
+            tracing::warn!(pv, %path, "the volume is clean, but releasing its PV failed: {}", stop.message());
+            return context.table.mark_unreleased(&tenancy, &stop);
+        }
     }
     let mode = wiped.order.candidate.kind.as_str();
     let counter = &context.metrics.delete_total;

@@ -175,6 +175,7 @@ impl ProcTable {
     /// The volume is in use, or its state changed during the checks (`notify_after` is `None`: not reported).
     pub fn mark_blocked(&self, tenancy: &Tenancy, reason: &str, notify_after: Option<Duration>) {
         self.end(tenancy, |entry, now| {
+            entry.wiped = None;
             let state = |since: Duration| {
                 let lasted = now.saturating_sub(since);
                 let pause = if lasted < LONG_USE {

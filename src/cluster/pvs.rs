@@ -69,15 +69,16 @@ impl Cluster {
         Ok(PvView::from_api(&patched))
     }
 
-    /// Deletes a PV, if it has the UID and the version of `pv`.
+    /// Deletes a PV, if it has the UID and the version of `pv`. Returns it if a finalizer keeps it.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn delete_pv(&self, pv: &PvRef) -> Result<(), ApiError> {
+    pub async fn delete_pv(&self, pv: &PvRef) -> Result<Option<PvView>, ApiError> {
         let seen = only(&pv.uid, Some(&pv.resource_version));
         let (pvs, params) = (self.pvs(), DeleteParams::default().preconditions(seen));
         let deleted = pvs.delete(&pv.name, &params);
-        self.counted("delete", deleted).await.map(drop)
+        let deleted = self.counted("delete", deleted).await?;
+        Ok(deleted.left().as_ref().map(PvView::from_api))
     }
 
     /// Lists the `wanted` PVs page by page.

@@ -108,6 +108,9 @@ pub struct Mark {
     pub read_only: bool,
     /// The attributes of a filesystem's root at its offer.
     pub root: Option<RootAttributes>,
+    /// The release for which the volume was wiped, see [`crate::view::PvView::release`]. A mark `free` vouches for no other
+    /// one.
+    pub release: Option<String>,
     /// When it was written.
     pub written_at: Timestamp,
     /// What a later version recorded, which this one keeps.
@@ -323,8 +326,17 @@ impl StateDir {
 /// The bytes at each end of a device that [`header_hash`] covers.
 const HEADER_BYTES: u64 = 1 << 20;
 
-/// The SHA-256 of the first and the last MiB of a device, in hexadecimal. All partition tables and filesystems have
-/// a header there. Blocking.
+/// What the header of a device starts with that has one value in all bytes, as that of a blank disk. It distinguishes no
+/// disks.
+const UNIFORM: &str = "uniform-";
+
+/// Whether a [`header_hash`] distinguishes disks.
+pub fn is_distinctive(header: &str) -> bool {
+    !header.starts_with(UNIFORM)
+}
+
+/// The SHA-256 of the first and the last MiB of a device, in hexadecimal, or the value that all bytes have. All partition
+/// tables and filesystems have a header there. Blocking.
 ///
 /// # Errors
 /// When the device cannot be read.
@@ -335,7 +347,12 @@ pub fn header_hash(device: &Device) -> io::Result<String> {
     device.file().read_exact_at(&mut first, 0)?;
     let end = device.size() - length;
     device.file().read_exact_at(&mut last, end)?;
-    Ok(sha256(&[first, last].concat()))
+    let bytes = [first, last].concat();
+    let value = bytes.first().copied().unwrap_or_default();
+    if bytes.iter().all(|byte| *byte == value) {
+        return Ok(format!("{UNIFORM}{value:02x}"));
+    }
+    Ok(sha256(&bytes))
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ pub struct Candidate {
     pub rotational: BTreeSet<DeviceNumber>,
     /// Its mark.
     pub mark: MarkFact,
-    /// Whether it still has what its mark recorded: the header of a device, read while the mark is `pending`; the owner
-    /// and the mode of a filesystem's root.
+    /// Whether it still has what its mark recorded: the header of an unused device, read while that decides something; the
+    /// owner and the mode of a filesystem's root.
     pub is_as_offered: bool,
 }

@@ -9,7 +9,7 @@ use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::footprint::Footprint;
 use crate::host::identity::{self, GlobalIdentity, Identity};
-use crate::host::mark::{MarkFact, MarkOnDisk, MarkState, MarkedVolume, header_hash};
+use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, MarkedVolume, header_hash};
 use crate::host::sysfs::Sysfs;
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
@@ -99,8 +99,10 @@ impl Volume {
         candidate.mark = machine.marks.find(&marked)?;
         if let MarkOnDisk::Valid(mark) = &candidate.mark.on_disk {
             candidate.is_as_offered = match self {
-                Self::Device(_) if mark.state != MarkState::Pending => false,
-                Self::Device(device) => mark.header == Some(header_hash(device)?),
+                Self::Device(device) if needs_header(mark, &candidate.identity) => {
+                    mark.header == Some(header_hash(device)?)
+                }
+                Self::Device(_) => false,
                 Self::Filesystem(root) => match &mark.root {
                     Some(recorded) => recorded.is_owner_of(root.as_fd())?,
                     None => true,
@@ -160,6 +162,17 @@ impl Volume {
             }
         };
         Ok(data.map_or(Contents::Empty, Contents::Holds))
+    }
+}
+
+/// Whether the header of a device decides something: an offer was interrupted, or only the header can tell whether an
+/// unused device without a name is that of the mark, which was written before the last reboot.
+fn needs_header(mark: &Mark, identity: &Identity) -> bool {
+    let is_unproven = || identity.weak && mark.identity_hash != identity.hash();
+    match mark.state {
+        MarkState::Pending => true,
+        MarkState::Offered | MarkState::Free => is_unproven(),
+        MarkState::Used | MarkState::Wiping => false,
     }
 }
 

@@ -79,7 +79,7 @@ impl Executor {
         let phase = &[&*format!("{:?}", volume.pv.phase)];
         let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
         let [done, failed] = counters.map(|counter| counter.with_label_values(phase));
-        count(cluster.delete_pv(&pv).await, &done, &failed)
+        count(cluster.delete_pv(&pv).await.map(drop), &done, &failed)
     }
 
     /// Publishes an event on the bound claim.

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::host::mounts::DeviceNumber;
 use crate::names::job_name;
 use crate::types::VolumeMode;
-use crate::view::{JobState, JobView, PvView, Tenancy};
+use crate::view::{JobState, JobView, Phase, PvView, Tenancy};
 
 use super::job_object::fingerprint;
 use super::{
@@ -109,6 +109,11 @@ impl<'a> Planner<'a> {
             return false;
         };
         let state = match &cleanup.state {
+            // The PV was restored with etcd. A wipe vouches for one release.
+            CleanupState::Wiped { .. } | CleanupState::Released if pv.phase == Phase::Bound => {
+                self.plan.actions.push(Action::Forget(pv.tenancy()));
+                return false;
+            }
             CleanupState::Wiped { .. } => VolumeState::Cleaning,
             CleanupState::Released => VolumeState::Cleaned,
             CleanupState::Wiping if cleanup.running => VolumeState::Cleaning,

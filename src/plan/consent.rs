@@ -6,7 +6,7 @@
 
 use crate::host::identity;
 use crate::inventory::Candidate;
-use crate::view::PvView;
+use crate::view::{NodeView, PvView};
 
 /// The consent to an act on a volume: with a PV, or without one.
 pub(super) fn consent(verb: &str, pv: Option<&PvView>, candidate: &Candidate) -> String {
@@ -19,6 +19,11 @@ pub(super) fn consent(verb: &str, pv: Option<&PvView>, candidate: &Candidate) ->
 pub(super) fn consents_to(verb: &str, pv: &PvView, candidate: &Candidate) -> bool {
     let given = pv.consent.as_ref();
     given.is_some_and(|given| *given == consent(verb, Some(pv), candidate))
+}
+
+/// Whether an operator consented to clean a volume without a PV.
+pub fn consents_to_wipe(node: &NodeView, candidate: &Candidate) -> bool {
+    node.consents.contains(&consent("wipe", None, candidate))
 }
 
 /// The consent to delete a PV and touch no disk. It names the disk that the PV records, and no mark.

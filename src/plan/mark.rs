@@ -45,7 +45,7 @@ pub(super) enum Unowned {
     Clean,
     /// Its PV was deleted unused: the mark becomes `free`.
     Ended,
-    /// A cleanup was interrupted, or an operator consents to one.
+    /// An operator consents to a cleanup.
     Wipe,
     /// It may hold the data of a tenant.
     Dirty,
@@ -73,6 +73,8 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
     } else {
         MarkState::Offered
     };
+    let is_released = matches!(pv.phase, Phase::Released | Phase::Failed)
+        || (pv.deleting && pv.phase != Phase::Bound);
     let is_empty = candidate.contents == Contents::Empty;
     let found = &candidate.mark.on_disk;
     let agrees = match found {
@@ -80,12 +82,20 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         MarkOnDisk::Valid(mark) if is_its_disk && mark.identity_hash != observed.hash() => true,
         MarkOnDisk::Valid(mark) if mark.cluster == cluster && mark.pv_uid == pv.uid => {
             match mark.state {
-                MarkState::Wiping | MarkState::Free if pv.deleting => return Agreement::Agrees,
-                MarkState::Wiping | MarkState::Free => false,
+                // The API server was restored to a time before the wipe.
+                MarkState::Wiping if !is_released => false,
+                MarkState::Free if !is_released => true,
+                // Its data belongs to its tenant again.
+                MarkState::Wiping | MarkState::Free if pv.policy == ReclaimPolicy::Retain => true,
+                MarkState::Wiping | MarkState::Free => return Agreement::Agrees,
                 // The API server was restored to a time before the claim, and another one may have come first.
                 MarkState::Used if !is_used || (!pv.used && mark.claim != claim_of(pv)) => false,
                 _ if !observed.weak && mark.identity_hash != observed.hash() => false,
                 before if before < state => true,
+                // The header has proven the disk, which had another identity in an earlier boot.
+                MarkState::Offered if pv.never_used() && mark.identity_hash != observed.hash() => {
+                    true
+                }
                 // An administrator prepared the root for the first tenant.
                 MarkState::Offered if pv.claim.is_none() && is_prepared(candidate) => true,
                 _ => return Agreement::Agrees,
@@ -176,18 +186,20 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
     }
 }
 
-/// Judges the mark of a volume without a PV. The first rule that matches decides.
+/// Judges the mark of a volume without a PV. The first rule that matches decides. `is_its_disk` is the result of
+/// [`super::Planner::is_marked`].
 pub(super) fn unowned(
     cluster: &str,
     candidate: &Candidate,
     consents: &BTreeSet<String>,
     started: Timestamp,
     ended: &BTreeSet<String>,
+    is_its_disk: bool,
 ) -> Unowned {
     let found = &candidate.mark.on_disk;
     let permits = |verb| !consents.is_empty() && consents.contains(&consent(verb, None, candidate));
     let is_accepted = || candidate.mark.place.is_some() && permits("accept");
-    if is_clean(found, cluster, candidate) || is_accepted() {
+    if (is_its_disk && is_clean(found, cluster, candidate)) || is_accepted() {
         return Unowned::Clean;
     }
     if permits("wipe") {
@@ -201,8 +213,7 @@ pub(super) fn unowned(
     let is_own = age <= SignedDuration::ZERO;
     let is_recent_device = age < CREATION_LIMIT && candidate.kind == VolumeMode::Block;
     match mark.state {
-        _ if mark.cluster != cluster => Unowned::Dirty,
-        MarkState::Wiping if mark.identity_hash == candidate.identity.hash() => Unowned::Wipe,
+        _ if mark.cluster != cluster || !is_its_disk => Unowned::Dirty,
         MarkState::Pending | MarkState::Offered if ended.contains(&mark.token) => Unowned::Ended,
         MarkState::Pending | MarkState::Offered if mark.read_only && candidate.read_only => {
             Unowned::Clean
@@ -219,6 +230,9 @@ pub(super) fn describe(mark: &MarkOnDisk) -> String {
     match mark {
         MarkOnDisk::Absent => "it has no mark".to_owned(),
         MarkOnDisk::Unreadable { .. } => "its mark cannot be read".to_owned(),
+        MarkOnDisk::Valid(mark) if mark.state == MarkState::Wiping => {
+            format!("a wipe of it was interrupted, of PV UID {}", mark.pv_uid)
+        }
         MarkOnDisk::Valid(mark) => {
             let (state, uid) = (mark.state.as_str(), &mark.pv_uid);
             let (token, cluster) = (&mark.token, &mark.cluster);

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::host::identity::{Match, compare};
-use crate::host::mark::{Mark, MarkOnDisk, MarkState};
+use crate::host::identity::{Identity, Match, compare};
+use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
 use crate::inventory::{Candidate, Contents, Skip};
 use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision,
@@ -52,24 +52,25 @@ impl<'a> Planner<'a> {
                     patch.annotations.insert(ANNOTATION_CONSENT, None);
                 }
                 let found = &candidate.mark.on_disk;
-                if let MarkOnDisk::Valid(other) = found
-                    && pv.offer.is_none()
-                    && other.pv_uid != pv.uid
-                {
-                    let text = format!("{}; the PV is adopted", describe(found));
-                    patch.events.push((reasons::VOLUME_MARK_MISMATCH, text));
+                let reason = reasons::VOLUME_MARK_MISMATCH;
+                match found {
+                    MarkOnDisk::Valid(other) if other.pv_uid != pv.uid => {
+                        if pv.offer.is_none() {
+                            let text = format!("{}; the PV is adopted", describe(found));
+                            patch.events.push((reason, text));
+                        }
+                    }
+                    MarkOnDisk::Valid(free) if free.state == MarkState::Free => {
+                        let text = "its volume was wiped after this state of the API server was saved, so it is empty";
+                        patch.events.push((reason, text.to_owned()));
+                    }
+                    _ => {}
                 }
                 if pv.offer.as_ref() != Some(&mark.token) {
                     let offer = Some(mark.token.clone());
                     patch.annotations.insert(ANNOTATION_OFFER, offer);
                 }
                 patch.mark = Some(Box::new(MarkWrite::new(volume, *mark)));
-            }
-            // Otherwise the wipe for an earlier PV would go on once this one is gone.
-            Agreement::Mismatch(_) if is_wiping(candidate, cluster) => {
-                if let MarkOnDisk::Valid(mark) = &candidate.mark.on_disk {
-                    self.write_mark(volume, mark, MarkState::Used);
-                }
             }
             // The first scan knows no PVs and reads no contents, which decide.
             Agreement::Mismatch(_) if pv.offer.is_none() && is_unread(candidate) => {}
@@ -139,7 +140,37 @@ impl<'a> Planner<'a> {
         let (now, date) = (self.snapshot.now, self.snapshot.date);
         let started = date.saturating_sub(now).unwrap_or(Timestamp::MIN);
         let (consents, ended) = (&self.node.consents, &self.snapshot.ended);
-        unowned(cluster, candidate, consents, started, ended)
+        let is_its_disk = self.is_marked(candidate);
+        unowned(cluster, candidate, consents, started, ended, is_its_disk)
+    }
+
+    /// Whether a volume is the one that its mark was written on. The mark of a device without a name lies elsewhere, and is
+    /// found by the entry: after a reboot, another device can be there. Then the header decides. That of a blank disk
+    /// distinguishes nothing, which is harmless only if all such devices of the node are unused.
+    pub(super) fn is_marked(&self, candidate: &Candidate) -> bool {
+        let MarkOnDisk::Valid(mark) = &candidate.mark.on_disk else {
+            return true;
+        };
+        let is_distinctive = || mark.header.as_deref().is_some_and(is_distinctive);
+        candidate.mark.place == Some(Place::Attribute)
+            || !candidate.identity.weak
+            || mark.identity_hash == candidate.identity.hash()
+            || (candidate.is_as_offered && (is_distinctive() || !self.has_nameless_tenant()))
+    }
+
+    /// Whether a device without a name was used.
+    fn has_nameless_tenant(&self) -> bool {
+        let is_nameless = |text: &str| {
+            let (text, weak) = (text.to_owned(), true);
+            Identity { text, weak }.is_of_boot()
+        };
+        let mut pvs = self.pvs.iter().filter(|pv| !pv.had_no_tenant());
+        let mut volumes = self.volumes().filter(|volume| {
+            let mark = volume.candidate.mark.on_disk.valid();
+            mark.is_some_and(|it| matches!(it.state, MarkState::Used | MarkState::Wiping))
+        });
+        pvs.any(|pv| pv.identity.as_deref().is_some_and(is_nameless))
+            || volumes.any(|volume| is_nameless(&volume.candidate.identity.text))
     }
 
     /// Judges the mark of a volume that could be offered otherwise. `false`: a step that settles it comes first.
@@ -176,7 +207,13 @@ impl<'a> Planner<'a> {
                 Err(Skip::new(SkipReason::CleanupRunning, detail))
             }
             Unowned::Dirty => {
-                let (node, what) = (&self.node.name, describe(found));
+                let (node, what) = if self.is_marked(candidate) {
+                    (&self.node.name, describe(found))
+                } else {
+                    let unproven =
+                        "since a reboot, nothing proves that it is the device of its mark";
+                    (&self.node.name, unproven.to_owned())
+                };
                 let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
                 let hash = candidate.identity.hash();
                 let detail = format!(
@@ -229,7 +266,7 @@ impl<'a> Planner<'a> {
         orphans.collect()
     }
 
-    /// Cleans the volumes whose cleanup lost its PV, and those for which an operator consents.
+    /// Cleans the volumes without a PV for which an operator consents.
     pub(super) fn clean_orphans(&mut self) {
         if self.plan.paused {
             return;
@@ -261,9 +298,4 @@ fn is_unread(candidate: &Candidate) -> bool {
 
 fn pv_uid_of(mark: &MarkOnDisk) -> &str {
     mark.valid().map_or("", |mark| &mark.pv_uid)
-}
-
-fn is_wiping(candidate: &Candidate, cluster: &str) -> bool {
-    let mark = candidate.mark.on_disk.valid();
-    mark.is_some_and(|it| it.cluster == cluster && it.state == MarkState::Wiping)
 }

@@ -40,7 +40,7 @@ pub use action::{
     Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Patch, PvDraft, PvSearch, Track, Withdrawal,
 };
 pub use cleanup::FOR_A_SLOT;
-pub use consent::consents_to_forget;
+pub use consent::{consents_to_forget, consents_to_wipe};
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
 pub use location::{FoundVolume, PvLocation};

@@ -1,6 +1,7 @@
 //! Keeps the metadata and capacity of active PVs up to date, and reports their problems.
 
 use crate::host::identity::{Match, compare};
+use crate::host::mark::MarkState;
 use crate::inventory::Candidate;
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME,
@@ -14,19 +15,24 @@ use super::consent::consents_to;
 use super::verdict::{PATH_IS_DIRECTORY, absence, mismatch, to_forget, without_ours, wrong_disk};
 use super::{Patch, Planner, PvLocation, VolumeState, reasons};
 
-/// Sets the capacity of a PV to that of its volume, whose disk may have been replaced or resized. A Bound PV only grows,
-/// and only if its class is expandable. It keeps a capacity that does not parse, and that of a used PV whose disk may be
-/// another one.
+/// Sets the capacity of a PV to that of its volume, which has grown; that of a Bound PV only if its class is expandable. It
+/// keeps a capacity that does not parse, and that of a used PV whose disk may be another one.
 fn capacity(pv: &PvView, candidate: &Candidate, expandable: bool) -> Option<u64> {
     let is_same = |recorded| compare(recorded, &candidate.identity) == Match::Same;
     let is_its_disk = pv.never_used() || pv.identity.as_deref().is_some_and(is_same);
     let is_directory = pv.mode == VolumeMode::Block && candidate.kind == VolumeMode::Filesystem;
-    let may_shrink = pv.phase == Phase::Available && pv.claim.is_none();
-    let may_grow = may_shrink || (pv.phase == Phase::Bound && expandable);
+    let is_unclaimed = pv.phase == Phase::Available && pv.claim.is_none();
+    let may_grow = is_unclaimed || (pv.phase == Phase::Bound && expandable);
     let current = pv.capacity.as_deref().and_then(quantity::parse)?;
     let offered = quantity::round_down(candidate.capacity);
-    let is_wanted = (may_grow && offered > current) || (may_shrink && offered < current);
+    let is_wanted = may_grow && offered > current;
     (is_wanted && is_its_disk && !is_directory).then_some(offered)
+}
+
+/// Whether a volume is smaller than its PV promises.
+fn has_shrunk(pv: &PvView, candidate: &Candidate) -> bool {
+    let promised = pv.capacity.as_deref().and_then(quantity::parse);
+    candidate.kind == pv.mode && promised.is_some_and(|promised| candidate.capacity < promised)
 }
 
 /// Sets the label with the hash of the identity to that of the volume, which is the PV's own.
@@ -115,12 +121,17 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Compares the recorded identity with the observed one. Returns `false` if the PV is withdrawn.
+    /// Compares the recorded identity with the observed one. An unused PV whose disk changed is withdrawn: discovery decides
+    /// again whether the disk is offered. Returns `false` then.
     fn identity(&mut self, pv: &'a PvView, candidate: &Candidate, patch: &mut Patch) -> bool {
         let (observed, text) = (&candidate.identity, &candidate.identity.text);
         let belongs_to_another = self.occupied.recorded_on(observed, &pv.uid).is_some();
         let recorded = pv.identity.as_deref();
         let event = match recorded.map(|recorded| (recorded, compare(recorded, observed))) {
+            Some((_, Match::Same)) if pv.never_used() && has_shrunk(pv, candidate) => {
+                self.withdraw(pv, "its volume has shrunk, and it was never used");
+                return false;
+            }
             Some((_, Match::Same)) => {
                 label_identity(pv, candidate, patch);
                 return true;
@@ -140,12 +151,23 @@ impl<'a> Planner<'a> {
                 self.occupied.record(text, pv);
                 format!("the volume's identity is {text:?}")
             }
-            Some((recorded, _)) if pv.never_used() => format!(
-                "the disk at its path changed while the PV was unused: it was {recorded:?} and is {text:?}"
-            ),
+            Some((recorded, Match::Unknown))
+                if pv.had_no_tenant() && self.is_proven(pv, candidate) =>
+            {
+                format!(
+                    "its device has another identity since a reboot: it was {recorded:?} and is {text:?}"
+                )
+            }
+            Some((recorded, _)) if pv.never_used() => {
+                let because = format!(
+                    "the disk at its path changed, and it was never used: it was {recorded:?} and is {text:?}"
+                );
+                self.withdraw(pv, &because);
+                return false;
+            }
             // A device whose identity cannot be verified is a problem only once it has to be cleaned.
-            Some((_, Match::Unknown)) => return true,
-            Some((recorded, Match::Different)) => {
+            Some((_, Match::Unknown)) if !pv.had_no_tenant() => return true,
+            Some((recorded, _)) => {
                 let message = format!(
                     "another disk is at its path than the one it was made for: recorded {recorded:?}, found {text:?}; pods that use the PV may see other data; it will not be cleaned"
                 );
@@ -160,6 +182,13 @@ impl<'a> Planner<'a> {
         let reason = reasons::VOLUME_IDENTITY_RECORDED;
         patch.events.push((reason, event));
         true
+    }
+
+    /// Whether the disk of an unused PV is its own, although its identity does not tell.
+    fn is_proven(&self, pv: &PvView, candidate: &Candidate) -> bool {
+        let mark = &candidate.mark.on_disk;
+        let is_judged = self.settings.judges(candidate).is_some();
+        is_judged && mark.is_of(&pv.uid, MarkState::Pending) && self.is_marked(candidate)
     }
 
     /// Reports a PV that shares its storage with another, as older provisioners could create. Returns `false`

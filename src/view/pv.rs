@@ -152,6 +152,9 @@ pub struct PvView {
     pub phase: Phase,
     /// When the phase last changed or deletion began: the best known time of the release.
     pub released_at: Option<Timestamp>,
+    /// The deletion and the release before it, by their times. Absent unless both are known: Kubernetes before 1.29 has no
+    /// time of a release. After a restore of etcd, the PV can be bound, and then deleted, a second time.
+    pub release: Option<String>,
     /// The hostname values that the required node affinity allows.
     pub hostnames: Vec<String>,
     /// The label `kubernetes.io/hostname`.
@@ -210,6 +213,9 @@ impl PvView {
             }),
             phase: parse(status.phase.as_ref()).unwrap_or(Phase::Pending),
             released_at: transition.or(deletion).map(|time| time.0),
+            release: deletion
+                .zip(transition)
+                .map(|(deleted, released)| format!("{}/{}", deleted.0, released.0)),
             hostnames: hosts_of_terms(spec).flatten().collect(),
             hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
             provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),

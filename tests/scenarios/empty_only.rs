@@ -55,6 +55,22 @@ fn a_filesystem_with_anything_in_it_is_not_offered() {
 }
 
 #[test]
+fn disk_with_data_that_replaces_an_unused_one_is_not_offered() {
+    let stage = or_skip!(often());
+    stage.class("fast", &policy());
+    let (empty, other) = (ext4(&stage), ext4(&stage));
+    let path = mount(&stage, &empty, "disks/fast/vol");
+    let mut provisioner = stage.provisioner();
+    let pv = stage.available(&path, None);
+    stage.sandbox.umount(&path).unwrap();
+    mount(&stage, &other, "disks/fast/vol");
+    keep_secret(&path);
+    is_gone(&stage, &pv);
+    skipped(&stage, &mut provisioner, &path, "NotEmpty");
+    assert!(stage.pvs_at(&path).is_empty() && has_secret(&path));
+}
+
+#[test]
 fn a_device_with_a_signature_is_not_offered() {
     let stage = or_skip!(often());
     let raw_dir = raw_class(&stage, &policy());

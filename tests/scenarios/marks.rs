@@ -4,13 +4,18 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
-use kube::ResourceExt;
+use control_plane::faults::{Answer, Fault};
+use control_plane::requests::Verb;
+use control_plane::resource;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, ResourceExt};
+use local_volume_provisioner::names::FINALIZER;
 use rustix::fs::getxattr;
 use serde_json::{Value, json};
-use support::killed_by;
 use support::names::ANNOTATION_CONSENT;
 use support::stage::name;
+use support::{killed_by, skip};
 
 use crate::kit::*;
 
@@ -94,8 +99,9 @@ fn pv_of_an_old_backup_is_deleted_and_its_volume_is_not_offered_without_consent(
     volume.is_cleaned();
 }
 
+/// A rescuer mounts the disk to copy what is left.
 #[test]
-fn wipe_whose_pv_is_lost_goes_on() {
+fn interrupted_wipe_whose_pv_is_lost_waits_for_consent() {
     let mut volume = or_skip!(occupied());
     volume.stop();
     let environment = [("CRASH_AT", "remove-entry")];
@@ -106,8 +112,105 @@ fn wipe_whose_pv_is_lost_goes_on() {
     remove(&volume);
     assert!(has_secret(&volume.path));
     volume.start();
+    let (_, consent) = consent_of_node(&mut volume);
+    let status = status_of(&mut volume.provisioner, &volume.path);
+    let detail = status["detail"].as_str().unwrap();
+    assert!(detail.contains("a wipe of it was interrupted"), "{detail}");
+    let (stage, path) = (&volume.stage, &volume.path);
+    stage.still(&mut volume.provisioner, "it is not cleaned", || {
+        has_secret(path) && stage.pvs_at(path).is_empty()
+    });
+    let key = "consent.local-volume-provisioner/interrupted";
+    annotate_node(stage, key, format!("wipe:-:0:0,{consent}"));
     volume.is_cleaned();
     volume.stage.event("VolumeDelete", "cleaning");
+}
+
+/// The state that the API server is restored to: before the release.
+struct Backup {
+    claim: PersistentVolumeClaim,
+    pv: Value,
+}
+
+impl Backup {
+    fn of(volume: &Occupied) -> Self {
+        let claims = Api::namespaced(volume.stage.client.clone(), &volume.stage.namespace());
+        let mut pv = json!(volume.pv);
+        pv["metadata"]["finalizers"] = json!([FINALIZER]);
+        let claim = volume.stage.request(claims.get("claim"));
+        Self { claim, pv }
+    }
+
+    fn restore(&self, volume: &Occupied) {
+        let store = volume.stage.embedded().unwrap().store();
+        store.restore(&resource::PERSISTENT_VOLUME_CLAIMS, json!(self.claim));
+        store.restore(&resource::PERSISTENT_VOLUMES, self.pv.clone());
+    }
+}
+
+/// The volume is wiped, and its PV stays: a policy refuses the removal of the finalizer.
+fn wiped_and_kept() -> Option<(Occupied, Backup, Fault)> {
+    let volume = occupied()?;
+    if volume.stage.embedded().is_none() {
+        skip("the etcd of a cluster that others use is not restored");
+        return None;
+    }
+    let backup = Backup::of(&volume);
+    let of_pv = volume
+        .stage
+        .faults()
+        .on(Verb::Patch)
+        .name(&name(&volume.pv));
+    let refused = of_pv.skip(1).answer(Answer::code(403).message("a policy"));
+    volume.release();
+    let stage = &volume.stage;
+    stage.eventually("the release is refused", || refused.hits() > 0);
+    assert!(entries(&volume.path).is_empty());
+    Some((volume, backup, refused))
+}
+
+#[test]
+fn finished_wipe_vouches_for_nothing_after_a_restore_of_the_api() {
+    for is_restarted in [false, true] {
+        let (mut volume, backup, refused) = or_skip!(wiped_and_kept());
+        if is_restarted {
+            volume.stop();
+        }
+        backup.restore(&volume);
+        refused.clear();
+        if is_restarted {
+            volume.start();
+        }
+        let what = "the mark is that of a used volume again";
+        let path = volume.path.clone();
+        volume
+            .stage
+            .eventually(what, || mark_at(&path)["state"] == "used");
+        volume.stage.event("VolumeMarkMismatch", "it is empty");
+        keep_secret(&volume.path);
+        volume.note_data();
+        volume.is_kept("Bound", "its claim is back");
+        volume.release();
+        volume.is_cleaned();
+    }
+}
+
+#[test]
+fn volume_that_was_used_and_released_again_is_wiped_again() {
+    let (mut volume, backup, refused) = or_skip!(wiped_and_kept());
+    volume.stop();
+    backup.restore(&volume);
+    refused.clear();
+    keep_secret(&volume.path);
+    // The API has whole seconds.
+    let released = Timestamp::now().as_second();
+    volume
+        .stage
+        .eventually("another second", || Timestamp::now().as_second() > released);
+    volume.release();
+    volume.delete_pv();
+    volume.start();
+    volume.is_cleaned();
 }
 
 /// The mark of a filesystem, as it lies there.

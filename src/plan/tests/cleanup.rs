@@ -61,6 +61,17 @@ fn job(state: JobState) -> JobView {
     job_of(&committed(), state)
 }
 
+/// The API server was restored to a time before the release.
+#[test]
+fn finished_wipe_is_forgotten_when_its_pv_is_bound_again() {
+    let again = with(bound(committed()), |pv| pv.deleting = false);
+    for state in [wiped(None, 0), CleanupState::Released] {
+        let world = world().fast("a", &disk(1)).pv(again.clone());
+        let world = world.cleanup(&again, state);
+        world.expect("restored", &["forget uid-pv-a", "a is Bound"]);
+    }
+}
+
 #[test]
 fn each_state_without_a_job_has_its_step() {
     let pv = committed();

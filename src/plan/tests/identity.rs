@@ -1,7 +1,9 @@
 //! Whether the disk at a PV's path is the one that the PV was made for.
 
 use super::kit::*;
+use super::mark::{mark, marked, offered};
 use crate::config::WeakIdentity;
+use crate::host::mark::{MarkOnDisk, MarkState};
 use crate::inventory::Candidate;
 use crate::plan::consent::{consent as naming, forget};
 use crate::view::{Phase, PvView};
@@ -18,17 +20,17 @@ const MISMATCH: &str = "VolumeIdentityMismatch of pv-a";
 const RECORDED: &str = "patch pv-a: identity=v1:fs=ext4,root=/,uuid=u2 (VolumeIdentityRecorded)";
 
 #[test]
-fn another_disk_is_recorded_for_an_unused_pv_and_reported_for_a_used_one() {
+fn another_disk_withdraws_an_unused_pv_and_is_reported_for_a_used_one() {
     let (world, a) = seen(&fs(2), &fs(1));
     let told = &[MISMATCH, "a is IdentityMismatch"][..];
-    let recorded_again = &[RECORDED, "a is Available"][..];
+    let withdrawn = &["delete pv-a", "a is Terminating"][..];
     let phase = |phase| with(retained(released(a.clone())), |pv| pv.phase = phase);
     for (situation, pv, expected) in [
-        ("Available, never used", a.clone(), recorded_again),
+        ("Available, never used", a.clone(), withdrawn),
         (
             "Pending, never used",
             with(a.clone(), |pv| pv.phase = Phase::Pending),
-            recorded_again,
+            withdrawn,
         ),
         (
             "reserved",
@@ -170,16 +172,83 @@ fn a_nameless_device_cannot_prove_itself_after_a_reboot() {
             &["a is Bound"],
         ),
         (
-            "never used: recorded again",
+            "reserved",
+            &world,
+            with(a.clone(), |pv| pv.claim = Some(claim())),
+            &[MISMATCH, "a is IdentityMismatch"],
+        ),
+        (
+            "never used",
             &world,
             a.clone(),
-            &[
-                "patch pv-a: identity=v1:boot=now,link=/dev/nameless1,size=1000 (VolumeIdentityRecorded)",
-                "a is Available",
-            ],
+            &["delete pv-a", "a is Terminating"],
         ),
     ] {
         world.clone().pv(pv).expect(situation, expected);
+    }
+}
+
+/// Disks without a serial number can be exchanged by a reboot.
+#[test]
+fn nameless_device_of_an_unused_volume_is_proven_by_its_header() {
+    let then = nameless(1, "before");
+    let now = |state, header: &str, is_same| {
+        let mark = with(mark(state), |it| it.header = Some(header.into()));
+        with(
+            marked(&nameless(1, "now"), MarkOnDisk::Valid(mark.clone())),
+            |it| {
+                it.mark.on_disk =
+                    MarkOnDisk::Valid(with(mark, |it| it.identity_hash = then.identity.hash()));
+                it.is_as_offered = is_same;
+            },
+        )
+    };
+    let tenant = bound(pv("pv-b", "/mnt/fast/b", &nameless(2, "before")));
+    let identity = "identity=v1:boot=now,link=/dev/nameless1,size=1000";
+    let recorded = format!("patch pv: {identity} mark=offered (VolumeIdentityRecorded)");
+    let kept = &[recorded.as_str(), "a is Available"][..];
+    let withdrawn = &["delete pv", "a is Terminating"][..];
+    let (offered_again, dirty) = (
+        &["create /mnt/fast/a", "a is Creating"][..],
+        &["VolumeDirty of Node node-1", "a is Skipped as Dirty"][..],
+    );
+    for (what, header, is_same, has_tenant, of_pv, without_pv) in [
+        ("the same", "ab", true, true, kept, offered_again),
+        (
+            "blank, no tenant",
+            "uniform-00",
+            true,
+            false,
+            kept,
+            offered_again,
+        ),
+        (
+            "blank, another tenant",
+            "uniform-00",
+            true,
+            true,
+            withdrawn,
+            dirty,
+        ),
+        ("changed", "ab", false, false, withdrawn, dirty),
+    ] {
+        let with_tenant = |world: World| {
+            if has_tenant {
+                world.pv(tenant.clone())
+            } else {
+                world
+            }
+        };
+        let volume = now(MarkState::Offered, header, is_same);
+        let world = with_tenant(world().fast("a", &volume).pv(offered(&then)));
+        let words = words(&world.plan());
+        let words: Vec<_> = words.iter().filter(|it| !it.contains("pv-b")).collect();
+        assert_eq!(words, of_pv, "{what}");
+        let volume = now(MarkState::Free, header, is_same);
+        let world = with_tenant(super::kit::world().fast("a", &volume));
+        let words = super::kit::words(&world.plan());
+        let words: Vec<_> = words.iter().filter(|it| !it.contains("pv-b")).collect();
+        assert_eq!(words, without_pv, "{what}");
     }
 }
 

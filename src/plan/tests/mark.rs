@@ -91,7 +91,7 @@ fn volume_without_a_pv_is_offered_by_its_mark() {
         ("pending", valid(Pending), DIRTY),
         ("offered", valid(Offered), DIRTY),
         ("used", valid(Used), DIRTY),
-        ("wiping", valid(Wiping), CLEANED),
+        ("wiping", valid(Wiping), DIRTY),
         ("unreadable", unreadable(), DIRTY),
         ("free of another cluster", foreign(Free), DIRTY),
         ("used of another cluster", foreign(Used), DIRTY),
@@ -102,11 +102,8 @@ fn volume_without_a_pv_is_offered_by_its_mark() {
             searched(&volume).expect(what, expected);
         }
         // An empty filesystem holds no data of a tenant.
-        let is_cleaned = expected == CLEANED;
         let volume = empty(marked(&fs(1), on_disk.clone()));
-        let expected = if is_cleaned { CLEANED } else { OFFERED };
-        let expected = if what == "wiping" { OFFERED } else { expected };
-        searched(&volume).expect(what, expected);
+        searched(&volume).expect(what, OFFERED);
     }
 }
 
@@ -160,24 +157,14 @@ fn mark_of_a_pv_that_was_deleted_unused_is_freed() {
 }
 
 #[test]
-fn interrupted_wipe_goes_on_only_on_the_same_disk() {
-    let wiping = marked(&fs(1), valid(MarkState::Wiping));
-    let copied = with(wiping.clone(), |it| {
-        it.mark.on_disk = MarkOnDisk::Valid(with(mark(MarkState::Wiping), |mark| {
-            mark.identity_hash = "other".into();
-        }));
-    });
-    searched(&wiping).expect("same", CLEANED);
-    searched(&copied).expect("copied", DIRTY);
-}
-
-#[test]
 fn volume_whose_pv_names_another_path_is_not_wiped() {
-    let volume = marked(&fs(1), valid(MarkState::Wiping));
+    let volume = marked(&fs(1), valid(MarkState::Used));
     let pv = with(bound(offered(&fs(1))), |pv| {
         pv.local_path = Ok(path("/mnt/fast/b"));
     });
-    let world = searched(&volume).pv(pv);
+    let mut world = searched(&volume).pv(pv);
+    let node = world.snapshot.node.as_mut().unwrap();
+    node.consents.insert(consent("wipe", None, &volume));
     let words = words(&world.plan());
     assert!(!words.iter().any(|it| it.starts_with("clean")), "{words:?}");
 }

@@ -16,6 +16,8 @@ fn pv_and_mark_agree_or_are_reported() {
     let used = bound(unused.clone());
     let reserved = with(unused.clone(), |pv| pv.claim = Some(claim()));
     let deleting = with(released(unused.clone()), |pv| pv.deleting = true);
+    let due = released(unused.clone());
+    let kept = retained(due.clone());
     let old = |pv: &PvView| with(pv.clone(), |pv| pv.offer = None);
     let restored = |pv: &PvView| with(pv.clone(), |pv| pv.uid = "restored".into());
     let pending = |token: &str| {
@@ -35,8 +37,13 @@ fn pv_and_mark_agree_or_are_reported() {
         ("of another offer", &used, pending("other"), "mismatch"),
         ("terminating", &deleting, valid(Wiping), "agrees"),
         ("wiped", &deleting, valid(Free), "agrees"),
-        ("not terminating", &used, valid(Wiping), "mismatch"),
-        ("free, but in use", &used, valid(Free), "mismatch"),
+        ("wiping, released", &due, valid(Wiping), "agrees"),
+        ("wiping, bound again", &used, valid(Wiping), "mismatch"),
+        ("wiping, unused again", &unused, valid(Wiping), "mismatch"),
+        ("wiping, kept", &kept, valid(Wiping), "used"),
+        ("free, kept", &kept, valid(Free), "used"),
+        ("free, bound again", &used, valid(Free), "used"),
+        ("free, unused again", &unused, valid(Free), "offered"),
         ("API restored", &unused, valid(Used), "mismatch"),
         ("PV restored", &restored(&used), valid(Used), "mismatch"),
         ("another cluster", &used, foreign(Used), "mismatch"),

@@ -77,6 +77,7 @@ fn every_field_is_read() {
         }),
         phase: Phase::Released,
         released_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        release: Some("2026-01-02T03:04:05Z/2026-01-01T00:00:00Z".into()),
         hostnames: vec!["host-1".into(), "host-2".into(), "host-3".into()],
         hostname_label: Some("host-1".into()),
         provisioned_by: Some("another-provisioner".into()),

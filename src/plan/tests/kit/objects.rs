@@ -169,6 +169,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         claim: None,
         phase: Phase::Available,
         released_at: None,
+        release: None,
         hostnames: vec!["host-1".into()],
         hostname_label: Some("host-1".into()),
         provisioned_by: Some(OURS.into()),
