@@ -25,6 +25,12 @@ pub struct NodeCleanup {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     pub pvc_deletion_delay: Duration,
 
+    /// How long a node must be gone before the finalizer is removed from PersistentVolumes that it may be wiping: the
+    /// cleanupTimeout of each class, separated by commas. The longest one counts.
+    #[arg(long, value_name = "DURATIONS", default_value = "24h", value_parser = duration::parse)]
+    #[arg(value_delimiter = ',')]
+    pub cleanup_timeouts: Vec<Duration>,
+
     /// The maximum time between two passes over all volumes. A change starts a pass at once.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_positive)]
     pub stale_pv_discovery_interval: Duration,
@@ -73,6 +79,7 @@ mod tests {
     fn flags_have_defaults() {
         let args = parsed("--storageclass-names=a");
         assert_eq!(args.pvc_deletion_delay, Duration::from_mins(1));
+        assert_eq!(args.cleanup_timeouts, [Duration::from_hours(24)]);
         assert_eq!(args.stale_pv_discovery_interval, Duration::from_secs(10));
         assert_eq!(args.requests_per_second.get(), 20);
     }

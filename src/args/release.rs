@@ -9,8 +9,8 @@ use crate::config::duration;
 /// Arguments of `release`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "PVs whose volumes still hold a tenant's data and have no mark are listed and stay (exit code 1), \
-    unless --abandon-unmarked is given. It can be run again at any time.\n\n\
+    after_help = "PVs whose volumes still hold a tenant's data and have no mark, or are being wiped, are listed and stay \
+    (exit code 1), unless --abandon-unmarked is given. It can be run again at any time.\n\n\
     Examples:\n  \
     $ local-volume-provisioner release --finalizers --node worker-3\n  \
     $ local-volume-provisioner release --finalizers --daemonset local-volumes --namespace kube-system"
@@ -48,7 +48,7 @@ pub struct Release {
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 
-    /// Release PVs whose volumes were not cleaned and have no mark, too. Their data stays on the disks.
+    /// Also release PVs whose volumes were not cleaned and have no mark, or are being wiped. Their data stays on the disks.
     #[arg(long)]
     pub abandon_unmarked: bool,
 

@@ -3,7 +3,8 @@
 //! The finalizer keeps a PV until its volume is clean. An operator runs this command to uninstall the provisioner, or
 //! after the permanent loss of a node. It never wipes, and deletes nothing but the cleaning Jobs of an installation. A PV
 //! whose volume still holds a tenant's data keeps the finalizer, unless the disk has a mark (the annotation `offer` says
-//! so) or `--abandon-unmarked` is given. A later installation does not offer a marked volume.
+//! so) or `--abandon-unmarked` is given. A later installation does not offer a marked volume. A PV whose volume may be half
+//! wiped keeps the finalizer also with a mark, so that a later installation can finish.
 //!
 //! It releases the PVs of one node, or those that name one DaemonSet's installation. While something is left of the
 //! DaemonSet, and after a transient error or a conflict, it runs another pass.
@@ -27,13 +28,13 @@ use crate::args::Release;
 use crate::cluster::{ApiError, Cluster, PodView};
 use crate::errors::chain;
 use crate::names::{ANNOTATION_INSTALLATION, FINALIZER};
-use crate::plan::verdict::{Due, due, without_ours};
+use crate::plan::verdict::{Due, due, may_be_wiped, without_ours};
 use crate::view::{Phase, PvView};
 
 /// The pause between two passes.
 const PASS_PAUSE: Duration = Duration::from_secs(1);
 /// The end of the line about an uncleaned volume.
-const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until it is clean, or leave the data to its next user with --abandon-unmarked (in the chart: uninstall.abandonUnmarked=true)";
+const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until it is clean, or abandon the data with --abandon-unmarked (in the chart: uninstall.abandonUnmarked=true)";
 /// The number of concurrent writes to the API server.
 const CONCURRENCY: usize = 8;
 
@@ -149,13 +150,14 @@ impl Releaser {
                 continue;
             };
             let data = data(pv);
-            if pv.offer.is_some() {
+            let abandon = self.args.abandon_unmarked;
+            if pv.offer.is_some() && (abandon || !may_be_wiped(pv)) {
                 writeln!(
                     out,
                     "MARKED: {data}: {why}; this program does not offer it."
                 )?;
                 free.push(pv);
-            } else if self.args.abandon_unmarked {
+            } else if abandon {
                 // Before the write, whose response may be lost.
                 writeln!(out, "ABANDONED: {data}: {why}; its next user can read it.")?;
                 free.push(pv);

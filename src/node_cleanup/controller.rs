@@ -106,13 +106,16 @@ impl Controller {
             self.executor.metrics.synced.set(1);
         }
         let nodes = NodeIndex::new(nodes);
+        let longest = args.cleanup_timeouts.iter().max();
+        let cleanup_timeout = longest.copied().unwrap_or_default();
         let mut before = std::mem::take(&mut self.memories);
         let mut findings = Findings::default();
         let mut steps: Vec<(Step, &Volume)> = Vec::new();
         for volume in volumes.values() {
             let memory = Memory::new(volume, before.remove(&volume.pv.uid), now);
             let announced_for = memory.announced_at.map(|at| now - at);
-            let next = plan::next(volume, &nodes, announced_for, args.pvc_deletion_delay);
+            let delay = args.pvc_deletion_delay;
+            let next = plan::next(volume, &nodes, announced_for, delay, cleanup_timeout);
             let (step, left) = match next {
                 Ok(None) => continue,
                 Ok(Some(next)) => next,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use super::volume::Volume;
+use crate::plan::verdict::may_be_wiped;
 use crate::view::{Phase, ReclaimPolicy};
 
 /// The hostname label of each Node that exists, by the Node's name.
@@ -36,7 +37,8 @@ pub enum Step {
     DeleteClaim,
     /// Publish an event on the bound claim, and start the delay.
     Announce,
-    /// Remove our finalizer: the provisioner that would remove it is gone, and so is the data.
+    /// Remove our finalizer: the provisioner that would remove it is gone, and so is the data. It precedes the deletion, so
+    /// that a Terminating PV with it is one whose provisioner may have begun to wipe.
     RemoveFinalizer,
     /// Delete the PV.
     DeletePv,
@@ -67,7 +69,8 @@ pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
 }
 
 /// Plans the next step for a PV, and the delay before it. `announced_for` is the time since the loss of its nodes was
-/// announced.
+/// announced. A volume that may be half wiped has at least the `cleanup_timeout`: if its node comes back, its provisioner
+/// finishes.
 ///
 /// # Errors
 /// Why it is unclear whether the nodes are gone: nothing is done.
@@ -76,6 +79,7 @@ pub fn next(
     nodes: &NodeIndex<'_>,
     announced_for: Option<Duration>,
     delay: Duration,
+    cleanup_timeout: Duration,
 ) -> Result<Option<(Step, Duration)>, String> {
     let now = |step| (step, Duration::ZERO);
     if !is_gone(volume, nodes)? {
@@ -86,6 +90,9 @@ pub fn next(
         // A volume that was never used has no data to lose.
         _ if volume.pv.never_used() => now(step),
         None => now(Step::Announce),
+        Some(passed) if may_be_wiped(&volume.pv) => {
+            (step, delay.max(cleanup_timeout).saturating_sub(passed))
+        }
         Some(passed) => (step, delay.saturating_sub(passed)),
     }))
 }
@@ -97,9 +104,10 @@ fn last_step(volume: &Volume) -> Option<Step> {
         Phase::Bound => volume.claim_uid().map(|_| Step::DeleteClaim),
         // For any policy: the PV is Terminating, and only our finalizer keeps it.
         _ if pv.deleting => pv.has_finalizer().then_some(Step::RemoveFinalizer),
-        Phase::Available => Some(Step::DeletePv),
-        Phase::Released if pv.policy == ReclaimPolicy::Delete => Some(Step::DeletePv),
         // Retained by policy, or left to an operator.
-        Phase::Released | Phase::Pending | Phase::Failed => None,
+        Phase::Released if pv.policy != ReclaimPolicy::Delete => None,
+        Phase::Pending | Phase::Failed => None,
+        Phase::Available | Phase::Released if pv.has_finalizer() => Some(Step::RemoveFinalizer),
+        Phase::Available | Phase::Released => Some(Step::DeletePv),
     }
 }

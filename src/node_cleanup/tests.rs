@@ -7,6 +7,7 @@ use super::plan::{self, NodeIndex, Nodes, Step};
 use super::volume::Volume;
 
 const DELAY: Duration = Duration::from_mins(1);
+const CLEANUP_TIMEOUT: Duration = Duration::from_hours(1);
 const UID: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
 fn read(change: impl FnOnce(&mut Value)) -> Option<Volume> {
@@ -55,7 +56,14 @@ fn is_gone(of: &Volume, there: &[(&str, Option<&str>)]) -> Result<bool, String> 
 /// The plan for a volume whose loss was announced this number of seconds ago.
 fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: Option<u64>) -> Next {
     let passed = seconds.map(Duration::from_secs);
-    plan::next(volume, &NodeIndex::new(&nodes(there)), passed, DELAY)
+    let nodes = nodes(there);
+    plan::next(
+        volume,
+        &NodeIndex::new(&nodes),
+        passed,
+        DELAY,
+        CLEANUP_TIMEOUT,
+    )
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "as in the plan")]
@@ -203,6 +211,21 @@ fn the_maker_is_read_with_and_without_its_uid() {
     }
 }
 
+/// A PV that names a claim.
+fn claimed(phase: &str, policy: &str, deleting: bool, protected: bool) -> Volume {
+    volume(|pv| {
+        pv["status"]["phase"] = json!(phase);
+        pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+        pv["spec"]["claimRef"] = json!({ "namespace": "n", "name": "c", "uid": "c-uid" });
+        if protected {
+            pv["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
+        }
+        if deleting {
+            pv["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+    })
+}
+
 #[test]
 fn final_step_depends_on_phase_and_policy() {
     use Step::{DeleteClaim, DeletePv, RemoveFinalizer};
@@ -210,30 +233,20 @@ fn final_step_depends_on_phase_and_policy() {
         ("Bound", "Delete", false, true, Some(DeleteClaim)),
         ("Bound", "Retain", false, true, Some(DeleteClaim)),
         ("Bound", "Delete", true, true, Some(DeleteClaim)),
-        ("Released", "Delete", false, true, Some(DeletePv)),
+        // First, so that the Terminating ones with it are not our own.
+        ("Released", "Delete", false, true, Some(RemoveFinalizer)),
+        ("Available", "Delete", false, true, Some(RemoveFinalizer)),
         ("Released", "Delete", false, false, Some(DeletePv)),
         ("Released", "Retain", false, true, None),
         ("Released", "Recycle", false, true, None),
-        ("Released", "Delete", true, true, Some(RemoveFinalizer)),
         ("Released", "Retain", true, true, Some(RemoveFinalizer)),
         // Another controller's finalizer keeps it.
         ("Released", "Delete", true, false, None),
         ("Available", "Retain", false, false, Some(DeletePv)),
-        ("Available", "Delete", true, true, Some(RemoveFinalizer)),
         ("Failed", "Delete", false, true, None),
         ("Pending", "Delete", false, false, None),
     ] {
-        let mut volume = volume(|pv| {
-            pv["status"]["phase"] = json!(phase);
-            pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
-            pv["spec"]["claimRef"] = json!({ "namespace": "n", "name": "c", "uid": "c-uid" });
-            if protected {
-                pv["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
-            }
-            if deleting {
-                pv["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            }
-        });
+        let mut volume = claimed(phase, policy, deleting, protected);
         let what = format!("{phase} {policy} deleting={deleting} protected={protected}");
         let begins = expected.map_or(Ok(None), |_| now(Step::Announce));
         assert_eq!(next(&volume, &[ELSEWHERE], None), begins, "{what}");
@@ -246,6 +259,26 @@ fn final_step_depends_on_phase_and_policy() {
         let paused = next(&volume, &[ELSEWHERE], Some(60));
         assert_eq!(paused, Ok(None), "{what}, paused");
     }
+}
+
+/// If the node comes back, its provisioner finishes, and no disk is left half wiped without its PV.
+#[test]
+fn pv_that_may_be_wiped_is_kept_for_the_cleanup_timeout() {
+    let timeout = CLEANUP_TIMEOUT.as_secs();
+    for phase in ["Released", "Available", "Failed"] {
+        let volume = claimed(phase, "Delete", true, true);
+        let after = |seconds| next(&volume, &[ELSEWHERE], seconds);
+        assert_eq!(after(None), now(Step::Announce), "{phase}");
+        let left = Duration::from_secs(1);
+        let waits = Ok(Some((Step::RemoveFinalizer, left)));
+        assert_eq!(after(Some(timeout - 1)), waits, "{phase}");
+        assert_eq!(after(Some(timeout)), now(Step::RemoveFinalizer), "{phase}");
+    }
+    let volume = claimed("Released", "Delete", true, true);
+    let nodes = nodes(&[ELSEWHERE]);
+    let longer = DELAY * 2;
+    let next = plan::next(&volume, &NodeIndex::new(&nodes), Some(DELAY), longer, DELAY);
+    assert_eq!(next, Ok(Some((Step::RemoveFinalizer, DELAY))));
 }
 
 #[test]

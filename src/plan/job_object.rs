@@ -49,6 +49,8 @@ pub const UDEV: &str = "/run/udev/data";
 
 /// Where device nodes are.
 const DEV: &str = "/dev";
+/// The default would leave a file in the node's `/dev`. No volume is mounted above this one.
+const TERMINATION_LOG: &str = "/termination-log";
 /// Our program stops within a second; a busy node may delay it.
 const GRACE_SECONDS: i64 = 10;
 
@@ -163,6 +165,7 @@ fn spec(
                     "env": env.collect::<Vec<_>>(),
                     "volumeMounts": mounts,
                     "securityContext": { "privileged": true },
+                    "terminationMessagePath": TERMINATION_LOG,
                 }],
                 "volumes": volumes,
                 "nodeSelector": { LABEL_HOSTNAME: terms.hostname },

@@ -48,6 +48,12 @@ pub fn due(pv: &PvView) -> Due {
     }
 }
 
+/// Whether the provisioner of the PV may have begun to wipe its volume, by the PV alone. It deletes the PV before the first
+/// byte. Without the PV, the rest would be wiped only with an administrator's consent.
+pub fn may_be_wiped(pv: &PvView) -> bool {
+    pv.deleting && !pv.paused && due(pv) == Due::Yes
+}
+
 /// Why a volume is not cleaned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

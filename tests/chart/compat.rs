@@ -1,6 +1,8 @@
 //! Values files written for the Go provisioner's chart. What each of its keys becomes is in
 //! `values/everything.rendered.yaml`, which `deploy.rs` compares.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::helm::{Helm, Objects, named};
@@ -41,6 +43,46 @@ fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
     let objects = helm.render(&["privileged=false"]);
     let mounted = mounts(objects.container());
     assert!(mounted.contains(&("provisioner-dev", "/dev", "None", true)));
+}
+
+/// The runtime mounts a file there. If it has to create it in a read-only mount, such as that of the node's `/dev`, the
+/// container does not start.
+#[test]
+fn termination_message_of_each_container_is_below_no_mount() {
+    let helm = or_skip!(Helm::find());
+    let odd = json!({
+        "privileged": false,
+        "nodeCleanup": { "enabled": true },
+        "kubeletDir": "/run/kubelet",
+        "classes": [
+            { "name": "devices", "hostDir": "/dev" },
+            { "name": "files", "hostDir": "/mnt/files", "mountDir": "/tmp" },
+        ],
+        "additionalVolumes": [{ "name": "run", "hostPath": { "path": "/run" } }],
+        "additionalVolumeMounts": [{ "name": "run", "mountPath": "/run", "readOnly": true }],
+    });
+    for objects in [
+        helm.render(&["nodeCleanup.enabled=true"]),
+        helm.render(&["nodeCleanup.enabled=true", "privileged=false"]),
+        helm.render_file("everything.yaml", &["nodeCleanup.enabled=true"]),
+        helm.render_values(&odd),
+    ] {
+        let pods = objects.pods();
+        let mut kinds: Vec<&str> = pods.iter().map(|(kind, _)| *kind).collect();
+        kinds.sort_unstable();
+        assert_eq!(kinds, ["DaemonSet", "Deployment", "Job"]);
+        for (kind, pod) in pods {
+            for container in pod["containers"].as_array().unwrap() {
+                let path = &container["terminationMessagePath"];
+                assert_eq!(*path, "/termination-log", "{kind}");
+                let mounts = container["volumeMounts"].as_array();
+                for mount in mounts.into_iter().flatten() {
+                    let above = Path::new(mount["mountPath"].as_str().unwrap());
+                    assert!(!Path::new("/termination-log").starts_with(above), "{mount}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

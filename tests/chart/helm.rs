@@ -182,6 +182,17 @@ impl Objects {
         }
     }
 
+    /// The specs of all pods, by the kind of their object.
+    pub fn pods(&self) -> Vec<(&str, &Value)> {
+        let pod = |object| Value::pointer(object, "/spec/template/spec");
+        let pods = self
+            .0
+            .iter()
+            .filter_map(|object| pod(object).map(|pod| (object, pod)));
+        pods.map(|(object, pod)| (object["kind"].as_str().unwrap(), pod))
+            .collect()
+    }
+
     /// The DaemonSet's pod.
     pub fn pod(&self) -> &Value {
         &self.only("DaemonSet")["spec"]["template"]["spec"]

@@ -103,6 +103,23 @@ fn its_values_have_their_effect() {
 }
 
 #[test]
+fn cleanup_timeouts_are_those_of_the_classes() {
+    let helm = or_skip!(Helm::find());
+    let timeouts = |first: &str, second: &str| {
+        let class = |(name, timeout): (&str, &str)| json!({ "name": name, "hostDir": format!("/mnt/{name}"), "cleanupTimeout": timeout });
+        let classes = [("a", first), ("b", second)].map(class);
+        let enabled = json!({ "enabled": true });
+        let objects = helm.render_values(&json!({ "nodeCleanup": enabled, "classes": classes }));
+        let args = args(&objects).join(" ");
+        let (_, rest) = args.split_once("--cleanup-timeouts=").unwrap();
+        rest.split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(timeouts("6h", "90m"), "6h,90m");
+    assert_eq!(timeouts("6h", ""), "6h,24h", "without a limit");
+    assert_eq!(timeouts("", ""), "24h");
+}
+
+#[test]
 fn without_roles_it_runs_as_an_account_that_has_them() {
     let helm = or_skip!(Helm::find());
     let own = helm.render(&[

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, name};
 use crate::disks::{entries, is_on_device};
-use crate::release::class;
+use crate::release::{TERMINATION_LOG, class};
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 pub const SECRET: &str = "not for the next tenant";
@@ -110,6 +110,8 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
     assert!(entries(&mounted).is_empty());
     assert_eq!(begun(&cluster, &pv), (1, 0));
 
+    // The provisioner and the Jobs mount /dev writable.
+    assert!(!Path::new(TERMINATION_LOG).exists());
     assert!(cluster.list("jobs", Some(SYSTEM)).is_empty());
     let metrics = release.http("/metrics");
     assert!(metrics.contains("persistentvolume_delete_total{mode=\"Block\",type=\"job\"}"));

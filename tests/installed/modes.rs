@@ -2,12 +2,13 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::disks::entries;
-use crate::release::class;
+use crate::release::{TERMINATION_LOG, class};
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 #[test]
@@ -67,4 +68,5 @@ fn without_privileges_filesystems_are_wiped_however_hostile_and_devices_refused(
         cluster.recycled(pv);
     }
     assert!(entries(&ext4).is_empty(), "{:?}", entries(&ext4));
+    assert!(!Path::new(TERMINATION_LOG).exists());
 }

@@ -18,6 +18,10 @@ const IMAGE: &str = "docker.io/library/local-volume-provisioner:test";
 /// The release, and with `fullnameOverride` every object of it.
 pub const NAME: &str = "local-volumes";
 
+/// The default `terminationMessagePath`. The runtime creates this file in the node's `/dev` if the container mounts that.
+/// A file that an earlier pod left would hide that it cannot be created where `/dev` is mounted read-only.
+pub const TERMINATION_LOG: &str = "/dev/termination-log";
+
 /// An installed release; uninstalled with this.
 pub struct Release<'a> {
     cluster: &'a Cluster,
@@ -55,6 +59,8 @@ impl<'a> Release<'a> {
             ],
             "",
         );
+        let _ = fs::remove_file(TERMINATION_LOG);
+        assert!(!Path::new(TERMINATION_LOG).exists());
         release.deploy().unwrap();
         release
     }

@@ -192,14 +192,28 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     let deleted = held(&stage, "deleted", "Released");
     stage.delete_pv(&deleted);
     let marked = held(&stage, "marked", "Released");
-    annotate(&stage, &marked, "local-volume-provisioner/offer", "token");
+    // One whose wipe has not begun, and one that may be half wiped.
+    let paused = held(&stage, "paused", "Released");
+    annotate(&stage, &paused, "local-volume-provisioner/paused", "true");
+    let wiped = held(&stage, "wiped", "Released");
+    for pv in [&marked, &paused, &wiped] {
+        annotate(&stage, pv, "local-volume-provisioner/offer", "token");
+    }
+    for pv in [&paused, &wiped] {
+        stage.delete_pv(pv);
+    }
 
     delete_daemon_set(&stage, PropagationPolicy::Background);
     let text = run(&stage, &UNINSTALL, 1);
     assert!(text.contains(&format!("MARKED: PV {marked} ")), "{text}");
     assert!(!is_held(&stage, &marked));
+    stage.eventually("the paused one is gone", || stage.pv(&paused).is_none());
     assert!(text.contains("--abandon-unmarked"), "{text}");
-    for (base, why) in [("released", "released, not"), ("deleted", "deleted, not")] {
+    for (base, why) in [
+        ("released", "released, not"),
+        ("deleted", "deleted, not"),
+        ("wiped", "deleted, not"),
+    ] {
         let (path, claim) = (
             format!("/mnt/elsewhere/{base}"),
             format!("{}/{base}", stage.namespace()),
@@ -212,7 +226,11 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
         }
     }
     assert!(!is_held(&stage, &free));
-    assert!(is_held(&stage, &released) && is_held(&stage, &deleted));
+    assert!(
+        [&released, &deleted, &wiped]
+            .iter()
+            .all(|pv| is_held(&stage, pv))
+    );
 
     let abandon = [&UNINSTALL[..], &["--abandon-unmarked"]].concat();
     let text = run(&stage, &abandon, 0);
@@ -224,7 +242,10 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     let line = loud.iter().find(|line| line.contains(&released)).unwrap();
     assert!(line.contains("/mnt/elsewhere/released"), "{text}");
     assert!(!is_held(&stage, &released));
-    stage.eventually("the deleted one is gone", || stage.pv(&deleted).is_none());
+    assert!(text.contains(&format!("MARKED: PV {wiped} ")), "{text}");
+    for pv in [&deleted, &wiped] {
+        stage.eventually("the deleted one is gone", || stage.pv(pv).is_none());
+    }
 }
 
 #[test]

@@ -164,6 +164,7 @@ fn job_matches_the_go_provisioners_and_names_the_expected_device() {
                             { "name": "STATE_DIRECTORY", "value": "/var/lib/marks" },
                         ],
                         "securityContext": { "privileged": true },
+                        "terminationMessagePath": "/termination-log",
                         "volumeMounts": null,
                     }],
                 },

@@ -18,8 +18,13 @@ fn what_goes_depends_on_phase_and_policy() {
     });
     let free = released(&stage, "free", &node, |_| {});
     let held = released(&stage, "held", &node, protected);
-    let terminating = released(&stage, "terminating", &node, protected);
+    let terminating = released(&stage, "terminating", &node, |pv| {
+        protected(pv);
+        retained(pv);
+    });
+    let wiped = released(&stage, "wiped", &node, protected);
     stage.delete_pv(&terminating);
+    stage.delete_pv(&wiped);
     let goes = [&used, &free, &held, &terminating];
 
     let kept = released(&stage, "kept", &node, retained);
@@ -37,7 +42,9 @@ fn what_goes_depends_on_phase_and_policy() {
         let any = json!({ "matchExpressions": [{ "key": "rack", "operator": "Exists" }] });
         terms.as_array_mut().unwrap().push(any);
     });
-    let mut cleanup = synced(&stage, "cleanup", &[&delay_flag(&stage)]);
+    // The longest one counts.
+    let timeouts = "--cleanup-timeouts=1s,1h";
+    let mut cleanup = synced(&stage, "cleanup", &[&delay_flag(&stage), timeouts]);
     let begun = Instant::now();
     lose(&stage, &node);
     for pv in goes {
@@ -54,6 +61,8 @@ fn what_goes_depends_on_phase_and_policy() {
     );
     reconciles_again(&stage);
     stay(&stage, &[&kept, &other, &paused, &shared, &anywhere]);
+    assert_eq!(timers(&cleanup, &wiped), 1);
+    assert!(is_protected(&stage.pv(&wiped).unwrap()));
     let log = cleanup.log();
     let said: Vec<_> = log
         .lines()
