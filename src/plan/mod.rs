@@ -5,6 +5,7 @@
 //! [`verdict`].
 
 mod action;
+mod cancel;
 mod cleanup;
 mod delete_pvs;
 mod discover;
@@ -38,6 +39,7 @@ use crate::view::{NodeView, PvView};
 pub use action::{
     Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Patch, PvDraft, PvSearch, Track, Withdrawal,
 };
+pub use cancel::{Cancellation, wipe_ended};
 pub use cleanup::FOR_A_SLOT;
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
@@ -111,6 +113,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     };
     planner.occupy_by_pvs();
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
+    planner.oversee_wipes();
     planner.delete_orphaned_jobs();
     planner.delete_pvs();
     planner.clean_orphans();

@@ -175,6 +175,18 @@ impl Store {
         Ok(state.commit(EventKind::Added, r, object, None))
     }
 
+    /// Writes an object as it was, with its UID, whether it exists now or not: as a restored etcd has it.
+    pub fn restore(&self, r: &'static Resource, object: Value) -> Arc<Value> {
+        let mut state = self.lock();
+        let (ns, name) = (meta::namespace(&object), meta::name(&object));
+        let previous = state.get(r, ns, name).ok().cloned();
+        let kind = match previous {
+            Some(_) => EventKind::Modified,
+            None => EventKind::Added,
+        };
+        state.commit(kind, r, object, previous)
+    }
+
     /// Replaces one part of an object. A `metadata.resourceVersion` in `object` must be the
     /// current one.
     pub fn update(
