@@ -1,5 +1,6 @@
 //! Executes the actions of a plan in the background and records which writes are in flight.
 
+mod cancel;
 mod create;
 mod in_flight;
 mod jobs;
@@ -73,6 +74,13 @@ impl Actor {
                     self.context.wake.notify_one();
                 }
                 Action::Track(track) => self.context.table.track(*track),
+                Action::Suspend(tenancy, on) => self.context.table.suspend(&tenancy, on),
+                Action::Cancel(cancel) => {
+                    let guard = self.in_flight.enter(&cancel.tenancy.pv_uid, None);
+                    let known = expectations.clone();
+                    let work = async move { this.cancel(&cancel, &known).await };
+                    self.write(guard, expectations, work, |_| false);
+                }
                 Action::Clean(order) => {
                     if let Some(progress) = self.context.table.begin(&order) {
                         let tenancy = order.pv.tenancy();

@@ -24,7 +24,12 @@ use super::{BoxedVolume, CleanVolume, CleanupContext, Commit, Failure, Stop, job
 /// Runs an attempt that the table has started, and records its result.
 pub async fn attempt(context: &CleanupContext, order: &CleanOrder, progress: &Progress) {
     let tenancy = order.pv.tenancy();
-    match run(context, order, progress).await {
+    let result = run(context, order, progress).await;
+    // Also if it ended before it noticed: its PV must not be released.
+    if let Some(because) = progress.ended() {
+        return cancelled(context, order, &because);
+    }
+    match result {
         Ok(Some(wiped)) => context.table.mark_wiped(&tenancy, Arc::new(wiped)),
         Ok(None) => {
             let shown = context.jobs.shown(&order.pv.name);
@@ -97,6 +102,17 @@ async fn wipe(
     reporter.normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
     crash_point("wipe");
     monitor(context, order, progress, volume.wipe(commit, progress)).await
+}
+
+/// Records and reports that a wipe was cancelled. If it is due again, the next attempt begins at once.
+fn cancelled(context: &CleanupContext, order: &CleanOrder, because: &str) {
+    let (pv, path) = (&order.pv.name, &order.path);
+    let text = format!("{path}: cleaning was cancelled, and a part of its data is gone: {because}");
+    tracing::warn!(pv, "{text}");
+    let (about, reason) = (order.about(), reasons::CLEANING_CANCELLED);
+    context.reporter.warning(&about, reason, "Cancel", &text);
+    let tenancy = order.pv.tenancy();
+    context.table.mark_blocked(&tenancy, because, None);
 }
 
 /// Records why an attempt ended.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
+use crate::wipe::error::WipeError;
 use crate::wipe::priority::IdleIo;
 use crate::wipe::progress::Progress;
 
@@ -45,7 +46,9 @@ pub(crate) async fn open_when_free<T: Send + 'static>(
             Err(Obstacle::InUse { .. }) if Instant::now() < deadline => sleep(OPEN_PAUSE).await,
             opened => return opened,
         }
-        progress.check().map_err(io::Error::other)?;
+        if progress.is_cancelled() {
+            return Err(io::Error::other(WipeError::Cancelled).into());
+        }
     }
 }
 

@@ -62,8 +62,10 @@ async fn limited<T>(
         return wipe.await;
     };
     let begun = Instant::now();
-    if let Ok(result) = timeout(limit, &mut wipe).await {
-        return result;
+    tokio::select! {
+        biased;
+        result = &mut wipe => return result,
+        () = expiry(limit, progress) => {}
     }
     progress.time_out();
     let end = match timeout(STOP_TIMEOUT, wipe).await {
@@ -81,6 +83,17 @@ async fn limited<T>(
         progress.pace(begun.elapsed())
     );
     Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+}
+
+/// Waits for the limit, without the time in which the cleaner is suspended.
+async fn expiry(limit: Duration, progress: &Progress) {
+    let mut left = limit;
+    while !left.is_zero() {
+        progress.resumed().await;
+        let begun = Instant::now();
+        let _ = timeout(left, progress.suspended()).await;
+        left = left.saturating_sub(begun.elapsed());
+    }
 }
 
 /// Counts the wiped bytes of a cleanup and logs its progress. A stalled cleanup loses its slot, but continues when its
@@ -101,7 +114,9 @@ async fn follow(
         }
         logged_at += PROGRESS_LOG_PERIOD;
         let now = progress.activity();
-        if now != before {
+        if progress.is_suspended() {
+            stalled = Duration::ZERO;
+        } else if now != before {
             stalled = Duration::ZERO;
             let pace = progress.pace(begun.elapsed());
             tracing::info!(pv, %path, "cleaning goes on: {pace}");
@@ -149,6 +164,23 @@ mod tests {
             Ok(())
         };
         assert_eq!(limited(None, &progress, pin!(long)).await, Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_in_which_a_wipe_is_suspended_does_not_count() {
+        for (suspended, is_in_time) in [(10 * LIMIT, true), (Duration::ZERO, false)] {
+            let progress = Progress::default();
+            let wipe = async {
+                sleep(LIMIT / 2).await;
+                progress.suspend(true);
+                sleep(suspended).await;
+                progress.suspend(false);
+                sleep(if is_in_time { LIMIT / 3 } else { LIMIT }).await;
+                Ok(())
+            };
+            let result = limited(Some(LIMIT), &progress, pin!(wipe)).await;
+            assert_eq!(result.is_ok(), is_in_time, "{result:?}");
+        }
     }
 
     #[tokio::test]

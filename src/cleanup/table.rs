@@ -67,10 +67,12 @@ impl ProcEntry {
             cleanup: Cleanup {
                 pv,
                 path,
+                identity: String::new(),
                 state,
                 since,
                 running: false,
                 stalled: false,
+                suspended: false,
                 disks: BTreeSet::new(),
                 basis: 0,
             },
@@ -145,6 +147,10 @@ impl ProcTable {
             entry.failures = 0;
         }
         entry.cleanup.basis = order.basis;
+        entry
+            .cleanup
+            .identity
+            .clone_from(&order.candidate.identity.text);
         entry.cleanup.disks.clone_from(&order.candidate.rotational);
         entry.cleanup.running = true;
         entry.progress = Progress::default();
@@ -291,12 +297,23 @@ impl ProcTable {
     pub fn view(&self) -> BTreeMap<Tenancy, Cleanup> {
         let view = |entry: &ProcEntry| Cleanup {
             stalled: entry.progress.stalled() >= STALL_LIMIT,
+            suspended: entry.progress.is_suspended(),
             ..entry.cleanup.clone()
         };
         self.entries
             .iter()
             .map(|entry| (entry.key().clone(), view(&entry)))
             .collect()
+    }
+
+    /// Suspends or resumes a cleaner.
+    pub fn suspend(&self, tenancy: &Tenancy, is_suspended: bool) {
+        self.change(tenancy, |entry, _| entry.progress.suspend(is_suspended));
+    }
+
+    /// Cancels the cleaner of a wipe whose reason has ended.
+    pub fn cancel(&self, tenancy: &Tenancy, because: &str) {
+        self.change(tenancy, |entry, _| entry.progress.end(because));
     }
 
     /// Cancels all cleaners.

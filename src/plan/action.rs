@@ -15,7 +15,7 @@ use crate::types::{HostPath, MountPath, VolumeMode};
 use crate::view::{JobView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
-use super::{About, CleanupState, FoundVolume, OwnerQuery};
+use super::{About, Cancellation, CleanupState, FoundVolume, OwnerQuery};
 
 /// One action. Each write has the object's UID and resourceVersion as preconditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,10 @@ pub enum Action {
     Patch(Patch),
     /// Attempt to clean a released volume.
     Clean(Box<CleanOrder>),
+    /// Cancel a running wipe, or the Job that wipes.
+    Cancel(Box<Cancellation>),
+    /// Suspend a running wipe (`true`), or resume it.
+    Suspend(Tenancy, bool),
     /// Record the state of a cleanup that no task works on.
     Track(Box<Track>),
     /// Remove our finalizer from the PV of a wiped volume.

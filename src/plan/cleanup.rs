@@ -13,6 +13,7 @@ use crate::names::job_name;
 use crate::types::VolumeMode;
 use crate::view::{JobState, JobView, Phase, PvView, Tenancy};
 
+use super::delete_pvs::PAUSED;
 use super::job_object::fingerprint;
 use super::{
     Action, CleanOrder, Cleanup, CleanupState, JobWrite, Planner, Track, VolumeState, reasons,
@@ -116,11 +117,15 @@ impl<'a> Planner<'a> {
             }
             CleanupState::Wiped { .. } => VolumeState::Cleaning,
             CleanupState::Released => VolumeState::Cleaned,
+            CleanupState::Wiping if cleanup.suspended => VolumeState::Paused,
             CleanupState::Wiping if cleanup.running => VolumeState::Cleaning,
             _ if cleanup.running => VolumeState::Waiting,
             _ => return false,
         };
         self.states.insert(&pv.name, (state, None));
+        if state == VolumeState::Paused {
+            self.problem(pv, reasons::CLEANING_PAUSED, state, PAUSED.into());
+        }
         self.notify_blocked(pv, cleanup);
         self.release(pv, cleanup);
         true

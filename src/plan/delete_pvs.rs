@@ -20,6 +20,8 @@ pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment var
     the Jobs, is not set, so no device is cleaned; set it in the DaemonSet to the image of the provisioner (the chart \
     does), or switch useJobForCleaning off";
 
+pub(super) const PAUSED: &str =
+    "cleaning is paused; the volume will be cleaned when it no longer is";
 const FORGOTTEN: &str = "an administrator consented to forget it; its data was not touched";
 const NEVER_USED: &str =
     "the PV was deleted and its volume is not cleaned, because it was never used";
@@ -31,7 +33,7 @@ impl<'a> Planner<'a> {
     pub(super) fn delete_pvs(&mut self) {
         self.forget_cleanups();
         for pv in self.pvs {
-            // A cleanup that has begun ends, also when the PV has changed its owner.
+            // Only a cancellation ends a wipe that has begun.
             if self.reconcile_running(pv) {
                 continue;
             }
@@ -83,10 +85,13 @@ impl<'a> Planner<'a> {
             return;
         }
         if self.plan.paused || pv.paused {
-            let message = "cleaning is paused; the volume will be cleaned when it no longer is";
-            self.cancel_pending_job(pv, message);
-            let reason = reasons::CLEANING_PAUSED;
-            return self.problem(pv, reason, VolumeState::Paused, message.into());
+            self.cancel_pending_job(pv, PAUSED);
+            return self.problem(
+                pv,
+                reasons::CLEANING_PAUSED,
+                VolumeState::Paused,
+                PAUSED.into(),
+            );
         }
         if matches!(location, PvLocation::Unknown) {
             let wait = "its directory cannot be read at the moment; cleaning waits until it can";

@@ -9,16 +9,19 @@ use crate::view::{JobState, JobView, PvView};
 
 use super::{Action, JobWrite, Planner, Settings, Snapshot};
 
+/// The path of the device of a Job.
+pub(super) fn path(settings: &Settings, job: &JobView) -> Option<HostPath> {
+    let device = Path::new(job.device.as_deref()?);
+    let (dir, entry) = (device.parent()?, device.file_name()?.to_str()?);
+    let mut classes = settings.config.classes.values();
+    let class = classes.find(|class| class.mount_dir.as_path() == dir)?;
+    Some(class.host_dir.join(entry))
+}
+
 /// The paths of the devices that have a Job.
 pub(super) fn paths(settings: &Settings, snapshot: &Snapshot) -> BTreeSet<HostPath> {
-    let path = |job: &JobView| {
-        let device = Path::new(job.device.as_deref()?);
-        let (dir, entry) = (device.parent()?, device.file_name()?.to_str()?);
-        let mut classes = settings.config.classes.values();
-        let class = classes.find(|class| class.mount_dir.as_path() == dir)?;
-        Some(class.host_dir.join(entry))
-    };
-    snapshot.jobs.values().filter_map(path).collect()
+    let jobs = snapshot.jobs.values();
+    jobs.filter_map(|job| path(settings, job)).collect()
 }
 
 impl<'a> Planner<'a> {
@@ -51,9 +54,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Writes to a Job, unless it is being written or deleted already.
+    /// Writes to a Job, unless it is being written, cancelled or deleted already.
     pub(super) fn write_job(&mut self, job: &JobView, write: JobWrite) {
-        if !job.deleting && !self.snapshot.writing.contains(&job.name) {
+        let cancels =
+            |it: &Action| matches!(it, Action::Cancel(it) if it.job.as_ref() == Some(job));
+        let is_cancelled = self.plan.actions.iter().any(cancels);
+        if !job.deleting && !is_cancelled && !self.snapshot.writing.contains(&job.name) {
             let action = Action::WriteJob(job.clone(), write);
             self.plan.actions.push(action);
         }

@@ -5,6 +5,7 @@
 //! [`verdict`].
 
 mod action;
+mod cancel;
 mod cleanup;
 mod consent;
 mod delete_pvs;
@@ -39,6 +40,7 @@ use crate::view::{NodeView, PvView};
 pub use action::{
     Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Patch, PvDraft, PvSearch, Track, Withdrawal,
 };
+pub use cancel::{Cancellation, wipe_ended};
 pub use cleanup::FOR_A_SLOT;
 pub use consent::{consents_to_forget, consents_to_wipe};
 pub use delete_pvs::NO_JOB_IMAGE;
@@ -113,6 +115,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     };
     planner.occupy_by_pvs();
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
+    planner.oversee_wipes();
     planner.delete_orphaned_jobs();
     planner.delete_pvs();
     planner.clean_orphans();

@@ -68,6 +68,7 @@ pub mod reasons {
     pub const CLASS_INVALID: &str = "ClassInvalid";
     pub const PERMISSION_MISSING: &str = "PermissionMissing";
     pub const CLEANING_PAUSED: &str = "CleaningPaused";
+    pub const CLEANING_CANCELLED: &str = "CleaningCancelled";
     pub const CONFIG_RELOADED: &str = "ConfigReloaded";
     pub const CONFIG_RELOAD_FAILED: &str = "ConfigReloadFailed";
 }

@@ -25,7 +25,7 @@ impl Slots {
         for cleanup in snapshot.cleanups.values().filter(|it| it.running) {
             if !matches!(cleanup.state, CleanupState::Wiped { .. }) {
                 slots.wipes += 1;
-                slots.held += usize::from(!cleanup.stalled);
+                slots.held += usize::from(!cleanup.stalled && !cleanup.suspended);
                 slots.disks.extend(&cleanup.disks);
             }
         }

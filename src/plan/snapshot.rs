@@ -61,6 +61,8 @@ pub struct Cleanup {
     pub pv: String,
     /// The volume's path on the host.
     pub path: HostPath,
+    /// The identity of the disk that the last attempt was for.
+    pub identity: String,
     /// The state.
     pub state: CleanupState,
     /// When the state began.
@@ -69,6 +71,8 @@ pub struct Cleanup {
     pub running: bool,
     /// Whether that task has made no progress for so long that it holds no slot.
     pub stalled: bool,
+    /// Whether that task waits until cleaning is resumed. It then holds no slot.
+    pub suspended: bool,
     /// The rotational disks below the volume.
     pub disks: BTreeSet<DeviceNumber>,
     /// A hash of the facts that the last attempt was decided on. When it changes, the next attempt is due at once.
@@ -123,6 +127,11 @@ impl Cleanup {
     /// Whether this process holds the volume, so that nothing else may use its path.
     pub fn is_active(&self) -> bool {
         self.running || matches!(self.state, CleanupState::Wiped { .. })
+    }
+
+    /// Whether this process deletes the data now.
+    pub fn is_wiping(&self) -> bool {
+        self.running && self.state == CleanupState::Wiping
     }
 
     /// Whether an attempt is due on these facts.

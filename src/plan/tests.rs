@@ -1,6 +1,7 @@
 //! Tables of situations, and properties of random ones.
 
 mod adopt;
+mod cancel;
 mod class;
 mod cleanup;
 mod due;

@@ -41,7 +41,9 @@ pub async fn run(
     mut on_line: impl FnMut(&str),
     progress: &Progress,
 ) -> Result<(), WipeError> {
-    progress.check()?;
+    if progress.is_cancelled() {
+        return Err(WipeError::Cancelled);
+    }
     let program = command.first().map_or("", String::as_str);
     let broken = |problem: String| {
         WipeError::Failed(format!(

@@ -1,13 +1,17 @@
 //! The progress counters and the cancellation of a cleaner.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::error::WipeError;
 use super::pace::Pace;
+
+/// How often a suspended cleaner checks whether it may continue.
+const SUSPENDED_POLL: Duration = Duration::from_millis(100);
 
 /// A handle that a cleaner shares with its observers. Cloning it is cheap.
 ///
@@ -22,8 +26,23 @@ struct Shared {
     bytes_total: AtomicU64,
     steps: AtomicU64,
     stalled_seconds: AtomicU64,
-    timed_out: AtomicBool,
-    cancelled: watch::Sender<bool>,
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Running,
+    Suspended,
+    Cancelled(Cause),
+}
+
+/// Why a cleaner was cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
+    Shutdown,
+    TimedOut,
+    Ended(String),
 }
 
 impl Progress {
@@ -96,33 +115,70 @@ impl Progress {
 
     /// Cancels the cleaner, because the process shuts down. It cannot be undone.
     pub fn cancel(&self) {
-        self.0.cancelled.send_replace(true);
+        self.enter(State::Cancelled(Cause::Shutdown));
     }
 
     /// Cancels the cleaner because its time limit is over.
     pub fn time_out(&self) {
-        // The first cause counts.
-        if !self.is_cancelled() {
-            self.0.timed_out.store(true, Ordering::Relaxed);
-        }
-        self.cancel();
+        self.enter(State::Cancelled(Cause::TimedOut));
+    }
+
+    /// Cancels the cleaner because the reason to clean has ended.
+    pub fn end(&self, because: &str) {
+        self.enter(State::Cancelled(Cause::Ended(because.to_owned())));
+    }
+
+    /// Suspends the cleaner (`true`) until it is resumed (`false`) or cancelled.
+    pub fn suspend(&self, is_suspended: bool) {
+        self.enter(if is_suspended {
+            State::Suspended
+        } else {
+            State::Running
+        });
+    }
+
+    /// The first cause of a cancellation counts.
+    fn enter(&self, next: State) {
+        self.0.state.send_if_modified(|state| {
+            let is_changed = !matches!(state, State::Cancelled(_)) && *state != next;
+            if is_changed {
+                *state = next;
+            }
+            is_changed
+        });
     }
 
     /// Whether the cleaner was cancelled, for any cause.
     pub fn is_cancelled(&self) -> bool {
-        *self.0.cancelled.borrow()
+        matches!(*self.0.state.borrow(), State::Cancelled(_))
     }
 
     /// Whether the cleaner was cancelled because its time limit is over.
     pub fn is_timed_out(&self) -> bool {
-        self.0.timed_out.load(Ordering::Relaxed)
+        *self.0.state.borrow() == State::Cancelled(Cause::TimedOut)
     }
 
-    /// Cleaners call it between two steps.
+    /// Why the reason to clean has ended, if the cleaner was cancelled for that.
+    pub fn ended(&self) -> Option<String> {
+        match &*self.0.state.borrow() {
+            State::Cancelled(Cause::Ended(because)) => Some(because.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether the cleaner is suspended.
+    pub fn is_suspended(&self) -> bool {
+        *self.0.state.borrow() == State::Suspended
+    }
+
+    /// Cleaners call it between two steps. Blocks the thread while the cleaner is suspended.
     ///
     /// # Errors
     /// [`WipeError::Cancelled`] after a cancellation.
     pub fn check(&self) -> Result<(), WipeError> {
+        while self.is_suspended() {
+            sleep(SUSPENDED_POLL);
+        }
         if self.is_cancelled() {
             return Err(WipeError::Cancelled);
         }
@@ -131,9 +187,22 @@ impl Progress {
 
     /// Waits for the cancellation.
     pub async fn cancelled(&self) {
-        let mut cancelled = self.0.cancelled.subscribe();
+        self.wait_for(|it| matches!(it, State::Cancelled(_))).await;
+    }
+
+    /// Waits until the cleaner is suspended.
+    pub async fn suspended(&self) {
+        self.wait_for(|it| *it == State::Suspended).await;
+    }
+
+    /// Waits until the cleaner is not suspended.
+    pub async fn resumed(&self) {
+        self.wait_for(|it| *it != State::Suspended).await;
+    }
+
+    async fn wait_for(&self, is_reached: impl FnMut(&State) -> bool) {
         // The sender lives as long as this handle.
-        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+        let _ = self.0.state.subscribe().wait_for(is_reached).await;
     }
 }
 
@@ -172,6 +241,38 @@ mod tests {
         ended.cancel();
         ended.time_out();
         assert!(ended.is_cancelled() && !ended.is_timed_out());
+    }
+
+    #[test]
+    fn suspended_cleaner_waits_until_it_is_resumed_or_cancelled() {
+        let end = |end: fn(&Progress)| {
+            let progress = Progress::default();
+            progress.suspend(true);
+            let cleaner = progress.clone();
+            let cleaner = std::thread::spawn(move || cleaner.check());
+            sleep(2 * SUSPENDED_POLL);
+            assert!(!cleaner.is_finished());
+            end(&progress);
+            cleaner.join().unwrap()
+        };
+        assert_eq!(end(|it| it.suspend(false)), Ok(()));
+        assert_eq!(end(Progress::cancel), Err(WipeError::Cancelled));
+    }
+
+    #[test]
+    fn cancelled_cleaner_is_not_resumed() {
+        let progress = Progress::default();
+        progress.suspend(true);
+        progress.end("the PV is Bound again");
+        progress.suspend(true);
+        progress.suspend(false);
+        progress.cancel();
+        assert_eq!(progress.check(), Err(WipeError::Cancelled));
+        assert_eq!(progress.ended().as_deref(), Some("the PV is Bound again"));
+        let stopped = Progress::default();
+        stopped.cancel();
+        stopped.end("the PV is Bound again");
+        assert_eq!(stopped.ended(), None);
     }
 
     #[tokio::test]

@@ -84,24 +84,25 @@ fn one_that_is_not_there_is_named_with_its_remedy() {
 }
 
 #[test]
-fn another_disk_that_appears_at_the_path_meanwhile_is_noticed() {
+fn cleaner_ends_when_another_disk_appears_at_the_path() {
     let stage = or_skip!(stage());
-    let scratch = stage.sandbox.path().display().to_string();
-    let (device, path) = cleaned_by(
-        &stage,
-        &format!("touch {scratch}/begun; while ! [ -e {scratch}/go ]; do sleep 0.02; done\n"),
+    let begun = stage.sandbox.path().join("begun");
+    let script = format!(
+        "echo $$ > {}; while :; do sleep 0.02; done\n",
+        begun.display()
     );
+    let (device, path) = cleaned_by(&stage, &script);
     let other = raw(&stage);
     let mut provisioner = stage.provisioner();
     let bound = stage.bind("claim", &path);
     stage.delete_claim("claim");
-    let begun = stage.sandbox.path().join("begun");
-    stage.eventually("the cleaner runs", || begun.exists());
+    stage.eventually("the cleaner runs", || lines(&begun).len() == 1);
     fs::remove_file(&path).unwrap();
     link(&other, path.parent().unwrap(), "disk");
     scribble(other.path());
-    fs::write(stage.sandbox.path().join("go"), "").unwrap();
-    stage.event("VolumeIdentityMismatch", "another device took the place");
+    stage.event("CleaningCancelled", "another disk is at");
+    assert!(!is_alive(lines(&begun)[0].parse().unwrap()));
+    stage.event("VolumeIdentityMismatch", "another disk is at its path");
     stage.still(&mut provisioner, "the other disk is untouched", || {
         is_held(&stage, &bound) && is_as_scribbled(other.path())
     });

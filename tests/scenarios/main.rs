@@ -9,6 +9,7 @@ extern crate support;
 mod api_faults;
 mod bad_input;
 mod block;
+mod cancelled;
 mod capacity;
 mod crashes;
 mod denied;

@@ -135,7 +135,12 @@ fn each_state_without_a_job_has_its_step() {
             basis,
             &[forget, "CleaningPaused of pv-a", "a is Paused"],
         ),
-        (&paused, CleanupState::Wiping, basis, &["a is Cleaning"]),
+        (
+            &paused,
+            CleanupState::Wiping,
+            basis,
+            &["suspend uid-pv-a", "a is Cleaning"],
+        ),
         (
             &paused,
             wiped(None, 100),
@@ -189,7 +194,7 @@ fn each_state_of_a_job_has_its_step() {
         (
             true,
             change(JobState::Running, |job| job.claim_uid = Some("old".into())),
-            in_the_way,
+            &["cancel the Job of uid-pv-a", wait, "a is Waiting"],
         ),
         (
             true,

@@ -329,11 +329,15 @@ fn nothing_begins_on_a_path_where_a_cleanup_is_at_work() {
             let world = world()
                 .fast("a", &fs(1))
                 .cleanup(&other, CleanupState::Wiping);
-            world.clone().pv(now.clone()).expect("due", &["a is Due"]);
+            let cancel = format!("cancel {}", other.uid);
+            world
+                .clone()
+                .pv(now.clone())
+                .expect("due", &[&cancel, "a is Due"]);
             let unused = terminating(pv("pv-a", "/mnt/fast/a", &fs(1)));
             world
                 .pv(unused)
-                .expect("unused and deleted", &["a is Terminating"]);
+                .expect("unused and deleted", &[&cancel, "a is Terminating"]);
         }
     }
 }

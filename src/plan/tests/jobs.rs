@@ -144,11 +144,16 @@ fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_start
     let kept = with(due.clone(), |pv| pv.policy = ReclaimPolicy::Retain);
     let paused = with(due.clone(), |pv| pv.paused = true);
     let off = "call Job cleanup-pv-a off";
+    let cancel = "cancel the Job of uid-pv-a";
     let gone = |job: JobView| with(job, |job| job.deleting = true);
     for (pv, job, expected) in [
         (&kept, None, &["let pv-a go", "a is Terminating"][..]),
         (&kept, Some(JobState::Pending), &[off, "a is Terminating"]),
-        (&kept, Some(JobState::Running), &[off, "a is Terminating"]),
+        (
+            &kept,
+            Some(JobState::Running),
+            &[cancel, "a is Terminating"],
+        ),
         (&kept, Some(failed_job()), &[off, "a is Terminating"]),
         (
             &paused,
@@ -169,7 +174,8 @@ fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_start
         };
         plain.clone().job(job.clone()).expect(&situation, expected);
         // It is deleted once, and waited for.
-        let rest: Vec<_> = expected.iter().copied().filter(|it| *it != off).collect();
+        let rest = expected.iter().filter(|it| ![off, cancel].contains(it));
+        let rest: Vec<_> = rest.copied().collect();
         plain.job(gone(job)).expect(&situation, &rest);
     }
 }

@@ -188,9 +188,11 @@ impl World {
         let cleanup = Cleanup {
             pv: pv.name.clone(),
             path: pv.path().unwrap().clone(),
+            identity: pv.identity.clone().unwrap_or_default(),
             since: self.snapshot.now,
             running: state == CleanupState::Wiping,
             stalled: false,
+            suspended: false,
             disks: BTreeSet::new(),
             basis,
             state,
@@ -287,6 +289,12 @@ fn action(action: &Action) -> String {
         Action::Clean(order) => format!("clean {}", order.pv.name),
         Action::FindOwners(queries) => format!("list the owners of {}", queries.len()),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
+        Action::Suspend(tenancy, true) => format!("suspend {}", tenancy.pv_uid),
+        Action::Suspend(tenancy, false) => format!("resume {}", tenancy.pv_uid),
+        Action::Cancel(cancel) => {
+            let of = cancel.job.as_ref().map_or("", |_| "the Job of ");
+            format!("cancel {of}{}", cancel.tenancy.pv_uid)
+        }
         Action::WriteJob(job, write) => match write {
             JobWrite::Disown => format!("disown Job {}", job.name),
             JobWrite::Collect | JobWrite::Delete(_) => format!("delete Job {}", job.name),

@@ -35,6 +35,15 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 unreachable!("no volume of the model has a mark")
             }
             Action::WriteJob(_, JobWrite::Disown) => {}
+            Action::Suspend(tenancy, on) => {
+                if let Some(cleanup) = world.snapshot.cleanups.get_mut(&tenancy) {
+                    cleanup.suspended = on;
+                }
+            }
+            Action::Cancel(cancel) => match cancel.job {
+                Some(job) => drop(world.snapshot.jobs.remove(&job.name)),
+                None => drop(world.snapshot.cleanups.remove(&cancel.tenancy)),
+            },
             Action::FindOwners(queries) => {
                 for query in queries {
                     let found = OtherPvs {

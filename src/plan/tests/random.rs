@@ -305,9 +305,11 @@ prop_compose! {
             let cleanup = Cleanup {
                 pv: "pv".into(),
                 path,
+                identity: String::new(),
                 since: Duration::ZERO,
                 running: state == CleanupState::Wiping,
                 stalled: false,
+                suspended: false,
                 disks: std::collections::BTreeSet::new(),
                 basis: 0,
                 state,

@@ -45,7 +45,7 @@ impl Batch {
         };
         let removed = share.iter().all(|file| {
             let removed =
-                !self.progress.is_cancelled() && dir.remove(&file.name, NoRemoveDir).is_ok();
+                self.progress.check().is_ok() && dir.remove(&file.name, NoRemoveDir).is_ok();
             if removed {
                 self.progress.add_entry();
             }

@@ -1,0 +1,44 @@
+//! Cancels running wipes and Jobs.
+
+use super::Actor;
+use crate::cache::Expectations;
+use crate::cluster::ApiError;
+use crate::plan::{Cancellation, JobWrite, wipe_ended};
+
+impl Actor {
+    /// Cancels a wipe if a fresh read of the PV confirms the reason.
+    pub(super) async fn cancel(
+        &self,
+        cancel: &Cancellation,
+        expectations: &Expectations,
+    ) -> Result<(), ApiError> {
+        let (cluster, tenancy) = (&self.context.cluster, &cancel.tenancy);
+        let because = match &cancel.pv {
+            None => Some(cancel.because.clone()),
+            Some(seen) => {
+                let found = cluster.pv(&seen.name).await?;
+                let found = found.filter(|it| it.uid == seen.uid);
+                let because = found.as_ref().and_then(|pv| wipe_ended(pv, tenancy));
+                // Until the watch shows it, the plan decides by this.
+                if let Some(pv) = found {
+                    expectations.expect(pv);
+                }
+                because
+            }
+        };
+        match (because, &cancel.job) {
+            (None, _) => {
+                let (seen, uid) = (&cancel.because, &tenancy.pv_uid);
+                tracing::info!(
+                    uid,
+                    "the wipe is not cancelled, because the watch is late: {seen}"
+                );
+            }
+            (Some(because), Some(job)) => {
+                self.change_job(job, &JobWrite::Cancel(because)).await?;
+            }
+            (Some(because), None) => self.context.table.cancel(tenancy, &because),
+        }
+        Ok(())
+    }
+}
