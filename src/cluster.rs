@@ -5,6 +5,7 @@
 
 mod jobs;
 mod node_cleanup;
+mod origin;
 mod outage;
 mod permissions;
 mod pods;
@@ -19,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
 use kube::api::{ListParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
@@ -32,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::view::ClaimRef;
 
 pub(crate) use jobs::{JOBS, jobs_of};
+pub use origin::Origin;
 pub(crate) use outage::is_unreachable;
 use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
@@ -112,6 +114,8 @@ pub struct Cluster {
     pub metrics: Arc<Metrics>,
     /// The permissions that were denied.
     pub permissions: Arc<Permissions>,
+    /// The cluster in which this process started.
+    pub origin: Arc<Origin>,
     clock: fn() -> Timestamp,
     /// When the latest probe was answered.
     answered: Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>,
@@ -133,6 +137,7 @@ impl Cluster {
             client,
             metrics,
             permissions: Arc::default(),
+            origin: Arc::default(),
             clock: Timestamp::now,
             answered: Arc::default(),
             newest_pv: Arc::default(),
@@ -161,26 +166,13 @@ impl Cluster {
         Ok(node.metadata)
     }
 
-    /// The UID of the cluster, which is that of the namespace kube-system. `None`: the permission to read it is missing.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn uid(&self) -> Result<Option<String>, ApiError> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        let found = self.limited("namespaces", "get", api.get_metadata_opt("kube-system"));
-        match found.await {
-            Err(ApiError::Forbidden { .. }) => Ok(None),
-            found => Ok(found?.and_then(|it| it.metadata.uid)),
-        }
-    }
-
     /// Reads a claim.
     ///
     /// # Errors
     /// [`ApiError`].
     pub async fn claim(&self, claim: &ClaimRef) -> Result<Option<ClaimView>, ApiError> {
         let claims = self.claims(claim);
-        let found = self.limited(CLAIMS, "get", claims.get_opt(&claim.name));
+        let found = self.find(CLAIMS, claims.get_opt(&claim.name));
         Ok(found.await?.map(|claim| ClaimView {
             uid: claim.metadata.uid.unwrap_or_default(),
             resource_version: claim.metadata.resource_version.unwrap_or_default(),
@@ -227,13 +219,29 @@ impl Cluster {
         }
     }
 
-    /// Makes a request within the time limit, and classifies its error.
+    /// Reads an object. That it does not exist is believed only from our cluster.
+    async fn find<T>(
+        &self,
+        resource: &'static str,
+        request: impl Future<Output = kube::Result<Option<T>>>,
+    ) -> Result<Option<T>, ApiError> {
+        let found = self.limited(resource, "get", request).await?;
+        if found.is_none() {
+            Box::pin(self.ensure_known()).await?;
+        }
+        Ok(found)
+    }
+
+    /// Makes a request within the time limit, and classifies its error. A write is sent only to our cluster.
     pub(crate) async fn limited<T>(
         &self,
         resource: &'static str,
         verb: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ApiError> {
+        if !matches!(verb, "get" | "list") && self.origin.verified().is_err() {
+            Box::pin(self.ensure_known()).await?;
+        }
         let Ok(answer) = tokio::time::timeout(TIME_LIMIT, request).await else {
             return Err(ApiError::Failed(format!("no answer within {TIME_LIMIT:?}")));
         };
@@ -278,6 +286,10 @@ pub(crate) fn refused(error: &watcher::Error) -> Option<(&'static str, &Status)>
         | watcher::Error::WatchError(status) => Some(("watch", status)),
         _ => None,
     }
+}
+
+fn without_uid() -> ApiError {
+    ApiError::Failed("the response has no metadata.uid".to_owned())
 }
 
 /// Requires the object with this UID, and this version if one is given.

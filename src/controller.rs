@@ -139,12 +139,15 @@ impl Controller {
         }
     }
 
-    /// Reads the UID of the cluster again while the permission is missing, so that marks begin once it is granted.
+    /// Reads the UID of the cluster again while the permission is missing, so that marks begin once it is granted, and
+    /// while another cluster answers.
     async fn find_cluster(&mut self, now: Instant) {
+        let cluster = &self.context.cluster;
         let is_due = self.periods.has_marks && now >= self.cluster_due;
-        if self.settings.cluster.is_none() && is_due {
+        if self.settings.cluster.is_none() && is_due || cluster.origin.other().is_some() {
             self.cluster_due = now + CLUSTER_PAUSE;
-            self.settings.cluster = self.context.cluster.uid().await.ok().flatten();
+            let _ = cluster.ensure_known().await;
+            self.settings.cluster = cluster.origin.uid();
         }
     }
 
@@ -167,7 +170,12 @@ impl Controller {
         let mut plan = plan(&self.settings, &snapshot);
         let is_allowed = self.context.cluster.permissions.missing().is_empty();
         let mut longest = self.periods.discovery;
-        if plan.is_settled(&snapshot) && is_allowed && !has_news {
+        if self.context.cluster.origin.other().is_some() {
+            // Nothing is done until our cluster answers.
+            plan.actions.clear();
+            plan.wake_at = None;
+            longest = BACK_OFF_PAUSE;
+        } else if plan.is_settled(&snapshot) && is_allowed && !has_news {
             longest *= SETTLED_PERIODS;
             memory::release_unused();
         }

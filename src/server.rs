@@ -154,6 +154,7 @@ mod tests {
             pass,
             table: Arc::new(ProcTable::new(Instant::now())),
             permissions: Arc::new(Permissions::default()),
+            origin: Arc::default(),
             pass_timeout: Duration::from_mins(1),
         };
         (status, sender)

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cleanup::table::{ProcEntry, ProcTable};
-use crate::cluster::{Permissions, REMEDY};
+use crate::cluster::{Origin, Permissions, REMEDY};
 use crate::escape::without_tenants;
 use crate::log;
 use crate::plan::{ClassReport, CleanupState, VolumeState};
@@ -45,6 +45,8 @@ pub struct Status {
     pub table: Arc<ProcTable>,
     /// The missing permissions.
     pub permissions: Arc<Permissions>,
+    /// Which cluster answers.
+    pub origin: Arc<Origin>,
     /// The longest pass of a healthy loop.
     pub pass_timeout: Duration,
 }
@@ -72,12 +74,17 @@ impl Status {
     /// The reasons why not, one per line.
     pub fn ready(&self) -> Result<(), String> {
         self.healthy()?;
-        let reasons = without_tenants(&self.pass.borrow().not_ready.join("\n"));
+        let reasons = without_tenants(&self.not_ready().join("\n"));
         if reasons.is_empty() {
             Ok(())
         } else {
             Err(reasons)
         }
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        let other = self.origin.other().into_iter();
+        other.chain(self.pass.borrow().not_ready.clone()).collect()
     }
 
     /// The document of `/status`.
@@ -100,12 +107,13 @@ impl Status {
         }
         let missing = self.permissions.missing();
         let missing = missing.iter().map(|missing| format!("{missing}; {REMEDY}"));
+        let missing = missing.chain(self.origin.other());
         let degraded: Vec<_> = pass.degraded.iter().cloned().chain(missing).collect();
         let mut document = json!({
             "schemaVersion": 1,
             "node": pass.node,
             "ready": self.ready().is_ok(),
-            "notReady": pass.not_ready,
+            "notReady": self.not_ready(),
             "degraded": degraded,
             "paused": pass.paused,
             "pass": { "number": pass.number, "resourceVersion": pass.resource_version.to_string() },

@@ -58,7 +58,8 @@ pub(super) struct State {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Expected {
-    uid: String,
+    /// The PV when this was recorded.
+    pv: PvRef,
     /// The PV has this version, or a later one; `None`: the PV of this UID is gone.
     view: Option<PvView>,
     /// When the PV is read if the watch does not show this.
@@ -72,7 +73,7 @@ impl Expected {
             // The PV is new, or was deleted since: a read decides that.
             (Some(_), None) => true,
             (Some(view), Some(watched)) => version(watched) < version(view),
-            (None, watched) => watched.is_some_and(|it| it.uid == self.uid),
+            (None, watched) => watched.is_some_and(|it| it.uid == self.pv.uid),
         }
     }
 }
@@ -123,9 +124,10 @@ impl Expectations {
     }
 
     fn record(&self, pv: &PvRef, view: Option<PvView>, pause: Duration) {
-        let (uid, read_at) = (pv.uid.clone(), Instant::now() + pause);
-        let expected = Expected { uid, view, read_at };
-        self.state.lock().expected.insert(pv.name.clone(), expected);
+        let (pv, read_at) = (pv.clone(), Instant::now() + pause);
+        let name = pv.name.clone();
+        let expected = Expected { pv, view, read_at };
+        self.state.lock().expected.insert(name, expected);
     }
 
     /// Records a PV that has left the watch, and has it read: it was deleted, or has lost the hostname label.
@@ -154,8 +156,7 @@ impl Expectations {
             it.read_at <= now && it.is_pending(self.watched(name).as_ref())
         };
         let due = state.expected.iter().filter(is_due);
-        due.filter_map(|(_, it)| Some(it.view.as_ref()?.reference()))
-            .collect()
+        due.map(|(_, it)| it.pv.clone()).collect()
     }
 
     /// Reads a PV whose known version is outdated, and records the result, unless a write is recorded meanwhile.
@@ -171,7 +172,7 @@ impl Expectations {
 
     /// Drops what is expected of a PV that was deleted.
     pub fn forget(&self, uid: &str) {
-        self.state.lock().expected.retain(|_, it| it.uid != uid);
+        self.state.lock().expected.retain(|_, it| it.pv.uid != uid);
     }
 
     /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer

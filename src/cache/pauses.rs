@@ -7,7 +7,7 @@ use kube::runtime::watcher::{DefaultBackoff, Error};
 use tokio::time::{Instant, sleep};
 
 use super::LONGEST_PAUSE;
-use crate::cluster::{Cluster, is_unreachable};
+use crate::cluster::{Cluster, is_unreachable, refused};
 
 /// A request that fails within this time after a successful probe did not fail by an outage. The API server may
 /// abort the response, as with a list that is too large for it.
@@ -25,6 +25,10 @@ impl Pauses {
     pub(super) async fn wait_after(&mut self, error: &Error, cluster: &Cluster) {
         if let Some(pause) = self.after(error) {
             sleep(pause).await;
+            // Another cluster does not have the version either.
+            if refused(error).is_some_and(|(_, status)| status.code == 410) {
+                cluster.until_reachable().await;
+            }
         } else {
             cluster.until_reachable().await;
             self.reachable = Some(Instant::now());

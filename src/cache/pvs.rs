@@ -117,6 +117,10 @@ impl PvCache {
         }
         let mut views = self.watched.borrow().clone().filter(|_| self.is_complete)?;
         self.expectations.apply_to(&mut views);
+        // A PV that is seen again was not deleted.
+        for offer in views.values().filter_map(|pv| pv.offer.as_ref()) {
+            self.ended.lock().remove(offer);
+        }
         Some(views.into_values().collect())
     }
 }

@@ -55,9 +55,12 @@ impl Wiped {
     async fn remove_finalizer(&self, context: &CleanupContext) -> Result<bool, ApiError> {
         let (cluster, planned) = (&context.cluster, &self.order.pv);
         let found = cluster.pv(&planned.name).await?;
-        let Some(pv) = found.filter(|pv| pv.uid == planned.uid && pv.has_finalizer()) else {
+        // The watch decides that the PV is gone. Until it does, the release is retried.
+        let pv = found.filter(|pv| pv.uid == planned.uid);
+        let pv = pv.ok_or(ApiError::NotFound)?;
+        if !pv.has_finalizer() {
             return Ok(true);
-        };
+        }
         if !pv.deleting || pv.release != self.release {
             return Ok(false);
         }

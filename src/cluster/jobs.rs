@@ -39,7 +39,7 @@ impl Cluster {
     /// [`ApiError`].
     pub async fn job(&self, namespace: &str, name: &str) -> Result<Option<JobView>, ApiError> {
         let api = self.jobs(namespace);
-        let job = self.limited(JOBS, "get", api.get_opt(name)).await?;
+        let job = self.find(JOBS, api.get_opt(name)).await?;
         Ok(job.as_ref().map(JobView::from_api))
     }
 

@@ -1,4 +1,4 @@
-//! Waits until an unreachable API server answers, with about one probe per second for all watches.
+//! Waits until an unreachable API server of our cluster answers, with about one probe per second for all watches.
 //!
 //! The probe also shows whether etcd was restored: its version is then lower than one that a watch has shown. A watch
 //! that resumed from a later version would show no change up to it.
@@ -30,11 +30,16 @@ impl Cluster {
     /// Waits, after a failed connection, until the API server answers. One of the waiting watches probes for all.
     pub(crate) async fn until_reachable(&self) {
         let failed = Instant::now();
+        self.origin.doubt("the connection failed");
         let mut answered = self.answered.lock().await;
         let mut refusals = 0;
         while answered.is_none_or(|at| at < failed) {
             let jitter = fastrand::u64(..JITTER_MILLIS);
             sleep(PROBE_PAUSE + Duration::from_millis(jitter)).await;
+            // A watch that listed another cluster would show every object as gone.
+            if self.ensure_known().await.is_err() {
+                continue;
+            }
             let is_answered = match timeout(TIME_LIMIT, self.find_restore()).await {
                 Ok(Ok(())) => true,
                 Ok(Err(error)) if !is_unreachable(&error) => {

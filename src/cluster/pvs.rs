@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ApiError, Cluster, only};
+use super::{ApiError, Cluster, only, without_uid};
 use crate::names::LABEL_IDENTITY_HASH;
 use crate::view::{PersistentVolume, PvRef, PvView};
 
@@ -25,8 +25,8 @@ impl Cluster {
     /// # Errors
     /// [`ApiError`].
     pub async fn pv(&self, name: &str) -> Result<Option<PvView>, ApiError> {
-        let pv = self.limited(PVS, "get", self.pvs().get_opt(name)).await?;
-        Ok(pv.as_ref().map(PvView::from_api))
+        let pv = self.find(PVS, self.pvs().get_opt(name)).await?;
+        pv.as_ref().map(view).transpose()
     }
 
     /// Creates a PV.
@@ -35,7 +35,7 @@ impl Cluster {
     /// [`ApiError`].
     pub async fn create_pv(&self, pv: &Value) -> Result<PvView, ApiError> {
         let created = self.create::<PersistentVolume>(None, pv)?;
-        Ok(PvView::from_api(&self.counted("create", created).await?))
+        view(&self.counted("create", created).await?)
     }
 
     /// Merges `metadata` into the metadata of a PV. The API server returns a conflict unless the PV has the UID and
@@ -65,8 +65,7 @@ impl Cluster {
         body["metadata"]["resourceVersion"] = pv.resource_version.clone().into();
         let (pvs, params, body) = (self.pvs(), PatchParams::default(), Patch::Merge(body));
         let patched = pvs.patch(&pv.name, &params, &body);
-        let patched = self.limited(PVS, "patch", patched).await?;
-        Ok(PvView::from_api(&patched))
+        view(&self.limited(PVS, "patch", patched).await?)
     }
 
     /// Deletes a PV, if it has the UID and the version of `pv`. Returns it if a finalizer keeps it.
@@ -119,6 +118,15 @@ impl Cluster {
         self.metrics.request(verb, begun.elapsed(), result.is_err());
         result
     }
+}
+
+/// A PV without UID is no PV.
+fn view(pv: &PersistentVolume) -> Result<PvView, ApiError> {
+    let view = PvView::from_api(pv);
+    if view.uid.is_empty() {
+        return Err(without_uid());
+    }
+    Ok(view)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl Cluster {
         name: &str,
     ) -> Result<Option<ObjectMeta>, ApiError> {
         let api: Api<DaemonSet> = Api::namespaced(self.client.clone(), namespace);
-        let found = self.limited("daemonsets.apps", "get", api.get_metadata_opt(name));
+        let found = self.find("daemonsets.apps", api.get_metadata_opt(name));
         Ok(found.await?.map(|set| set.metadata))
     }
 

@@ -86,6 +86,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         pass: passes,
         table: Arc::clone(&table),
         permissions: Arc::clone(&cluster.permissions),
+        origin: Arc::clone(&cluster.origin),
         pass_timeout: (args.discovery_period * PASS_TIMEOUT_PERIODS).max(MIN_PASS_TIMEOUT),
     };
     let metrics_path = args.metrics_path.clone();
@@ -96,12 +97,11 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let node = own_node(&cluster, &node_name).await?;
         let state_directory = state_directory(&environment)?;
         let has_marks = state_directory.is_open();
-        let uid = if has_marks {
-            until_answered("the namespace kube-system", || cluster.uid()).await?
-        } else {
-            None
-        };
-        let settings = Settings::of(&loaded, 1, installation, uid);
+        cluster
+            .origin
+            .compare(&own_pod(&environment, &node_name), has_marks);
+        until_answered("our cluster", || cluster.ensure_known()).await?;
+        let settings = Settings::of(&loaded, 1, installation, cluster.origin.uid());
         let provisioner =
             provisioner_name(&node.name, &node.uid, settings.config.use_node_name_only);
         tracing::info!(

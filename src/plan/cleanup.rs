@@ -28,6 +28,9 @@ const JOB_PENDING_LIMIT: Duration = Duration::from_mins(2);
 /// provisioner two of them run on the node, and each would replace the other's Job without end.
 const JOB_TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
+/// How long the watch may show our finalizer after its removal. After that, the PV is another one of this UID.
+const REMOVED_FINALIZER_LIMIT: Duration = Duration::from_secs(10);
+
 /// Why a Job that does not [run](is_running) has to be deleted before the next attempt. `template` is the fingerprint
 /// of the Job that would be created now.
 fn is_in_the_way(
@@ -109,6 +112,10 @@ impl<'a> Planner<'a> {
         let Some(cleanup) = self.cleanup(pv) else {
             return false;
         };
+        let is_shown_late = self.snapshot.now >= cleanup.since + REMOVED_FINALIZER_LIMIT;
+        if cleanup.state == CleanupState::Released && pv.has_finalizer() && is_shown_late {
+            self.plan.actions.push(Action::Forget(pv.tenancy()));
+        }
         let state = match &cleanup.state {
             // The PV was restored with etcd. A wipe vouches for one release.
             CleanupState::Wiped { .. } | CleanupState::Released if pv.phase == Phase::Bound => {

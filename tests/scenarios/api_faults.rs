@@ -1,6 +1,7 @@
 //! What the API server and the network may do in the middle of a cleanup, step by step.
 
 mod events;
+mod other_clusters;
 mod outages;
 mod permissions;
 mod refused_releases;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
@@ -144,8 +145,12 @@ impl<'a> Finder<'a> {
         }
         // The mark of a PV that stays is the provisioner's.
         let uid = if self.state.is_open() && pv.is_none() {
-            let uid = self.cluster.uid().await;
-            uid.context("reading the namespace kube-system")?
+            self.cluster
+                .origin
+                .compare(&ObjectReference::default(), true);
+            let known = self.cluster.ensure_known().await;
+            known.context("reading the namespace kube-system")?;
+            self.cluster.origin.uid()
         } else {
             None
         };

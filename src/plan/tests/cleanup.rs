@@ -374,3 +374,18 @@ fn a_pending_job_is_deleted_when_its_pv_is_not_to_be_cleaned_any_more() {
         "{found:?}"
     );
 }
+
+#[test]
+fn released_pv_that_keeps_our_finalizer_is_decided_again() {
+    let pv = with(
+        terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1)))),
+        |pv| pv.finalizers = vec![FINALIZER.into()],
+    );
+    let mut world = world()
+        .fast("a", &fs(1))
+        .cleanup(&pv, CleanupState::Released)
+        .pv(pv);
+    world.expect("the watch lags", &["a is Cleaned"]);
+    world.snapshot.now += Duration::from_secs(10);
+    world.expect("it is seen again", &["forget uid-pv-a", "a is Cleaned"]);
+}

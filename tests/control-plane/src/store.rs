@@ -248,6 +248,18 @@ impl Store {
         Ok(state.commit(kind, r, object, Some(stored)))
     }
 
+    /// Gives the namespace kube-system the UID that it has in another store, as in a copy of that cluster.
+    pub fn copy_cluster_uid(&self, of: &Self) -> Result<(), Status> {
+        let (r, name) = (&resource::NAMESPACES, "kube-system");
+        let there = of.get(r, "", name)?;
+        let mut state = self.lock();
+        let stored = Arc::clone(state.get(r, "", name)?);
+        let mut copy = Value::clone(&stored.value());
+        copy["metadata"]["uid"] = meta::uid(&there).into();
+        state.commit(EventKind::Modified, r, copy, Some(stored));
+        Ok(())
+    }
+
     /// Every event from now on, in order, of all types.
     pub fn subscribe(&self) -> Events {
         Events(self.listen())
