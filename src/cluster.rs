@@ -23,12 +23,13 @@ use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim};
 use kube::api::{ListParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
+use crate::names::ANNOTATION_BIND_COMPLETED;
 use crate::view::ClaimRef;
 
 pub(crate) use jobs::{JOBS, jobs_of};
@@ -99,6 +100,8 @@ pub struct ClaimView {
     pub created: Option<Timestamp>,
     /// `spec.volumeName`.
     pub volume: Option<String>,
+    /// Whether its binding to that volume is complete.
+    pub is_bound: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -182,6 +185,7 @@ impl Cluster {
         let claims = self.claims(claim);
         let found = self.limited(CLAIMS, "get", claims.get_opt(&claim.name));
         Ok(found.await?.map(|claim| ClaimView {
+            is_bound: claim.annotations().contains_key(ANNOTATION_BIND_COMPLETED),
             uid: claim.metadata.uid.unwrap_or_default(),
             resource_version: claim.metadata.resource_version.unwrap_or_default(),
             created: claim.metadata.creation_timestamp.map(|time| time.0),

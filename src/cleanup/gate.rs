@@ -43,7 +43,7 @@ pub(super) async fn gate(
             let (namespace, all) = (Some(&*claim.namespace), ListParams::default());
             pods.extend(seen_pods(cluster.pods(namespace, all, |_| true).await)?);
         }
-        let successor = claim_is_gone(context, claim).await?;
+        let successor = claim_is_gone(context, claim, &pv.name).await?;
         let uses = |pod: &&PodView| uses_claim(pod, claim, successor.as_ref(), sees_pods);
         ensure_unused(pods.iter().filter(uses), "")?;
     }
@@ -176,10 +176,12 @@ async fn ensure_no_other_pv(
     Ok(())
 }
 
-/// Fails while the claim of a released PV exists. Returns a new claim of the same name.
+/// Fails while the claim of a released PV exists, or another one of its name is bound to the PV: its `claimRef` may have
+/// been edited. Returns a new claim of the same name for another volume.
 async fn claim_is_gone(
     context: &CleanupContext,
     claim: &ClaimRef,
+    pv: &str,
 ) -> Result<Option<ClaimView>, Stop> {
     let found = match context.cluster.claim(claim).await {
         // Older installations lack the permission. It is reported as missing (see `Permissions`), and this
@@ -191,7 +193,14 @@ async fn claim_is_gone(
         Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => {
             in_use(format!("its claim {claim} still exists"), LONG_USE)
         }
-        found => Ok(found),
+        Some(found) if found.is_bound && found.volume.as_deref() == Some(pv) => in_use(
+            format!(
+                "claim {claim} is bound to it, but spec.claimRef names another UID than {}; correct it or delete the claim",
+                found.uid
+            ),
+            Duration::ZERO,
+        ),
+        found => Ok(found.filter(|it| it.volume.as_deref() != Some(pv))),
     }
 }
 

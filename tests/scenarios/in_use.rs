@@ -1,5 +1,6 @@
 //! The volume is still in use: by a pod, its containers, another cleaner.
 
+mod claims;
 mod other_names;
 
 use std::fs::{self, File};
