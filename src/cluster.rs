@@ -1,6 +1,6 @@
 //! The requests to the API server, each with a time limit.
 //!
-//! Reads never come from a cache. A denied permission is reported until a request with it succeeds, and has no
+//! Reads never come from a cache, except the paths of the claims of running Pods. A denied permission is reported until a request with it succeeds, and has no
 //! other effect.
 
 mod jobs;
@@ -24,6 +24,7 @@ use kube::api::{ListParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -36,6 +37,7 @@ pub(crate) use jobs::{JOBS, jobs_of};
 pub(crate) use outage::is_unreachable;
 use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
+use pods::ClaimedPaths;
 pub use pods::PodView;
 pub(crate) use retries::retries;
 
@@ -121,6 +123,7 @@ pub struct Cluster {
     /// The newest version of a PV that a watch has shown, and how often etcd was restored to an earlier one.
     newest_pv: Arc<AtomicU64>,
     restores: Arc<AtomicU64>,
+    claimed: Arc<Mutex<ClaimedPaths>>,
 }
 
 impl Debug for Cluster {
@@ -140,6 +143,7 @@ impl Cluster {
             answered: Arc::default(),
             newest_pv: Arc::default(),
             restores: Arc::default(),
+            claimed: Arc::default(),
         }
     }
 

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::PodView;
 use crate::config::Config;
 use crate::escape::{quoted, tenants_path};
 use crate::host::access::OpenError;
+use crate::host::host_paths::HostPathTarget;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
@@ -23,6 +25,7 @@ use crate::host::{Machine, with_path};
 use crate::plan::reasons;
 use crate::types::MountPath;
 
+use super::pods::HostPathUse;
 use super::volume::{OpenVolume, Volume};
 use super::{Failure, SHORT_USE, Stop};
 
@@ -131,6 +134,24 @@ impl NodeFacts {
             kubelet_mounts: kubelet.mounts(&machine.mounts).cloned().collect(),
             machine,
         })
+    }
+
+    /// What the paths of Pods that have not ended lead to. Blocking.
+    pub(crate) fn host_paths(&self, pods: &[PodView], discovery: &[Dir]) -> Vec<HostPathUse> {
+        // Neither a volume nor a server may delay the others.
+        let may_touch = |mount: &Mount| {
+            let fs_type = &*mount.fs_type;
+            let is_local =
+                LOCAL_FILESYSTEMS.contains(&fs_type) || DEV_FILESYSTEMS.contains(&fs_type);
+            is_local && !self.system.is_discovered(&mount.point)
+        };
+        let pods = pods.iter().filter(|pod| !pod.terminal);
+        let paths = pods.flat_map(|pod| pod.host_paths.iter().map(|path| (&pod.name, path)));
+        let uses = paths.map(|(pod, path)| HostPathUse {
+            pod: pod.clone(),
+            target: HostPathTarget::resolve(path, discovery, &self.machine, may_touch),
+        });
+        uses.collect()
     }
 }
 

@@ -2,8 +2,10 @@
 
 mod claims;
 mod other_names;
+mod pods;
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
