@@ -109,13 +109,18 @@ pub struct KubeletUses {
 pub struct PassFacts {
     config: Arc<Config>,
     read: Arc<OnceCell<Result<Arc<NodeFacts>, String>>>,
+    /// Listed for the offers of a pass.
+    pub(super) host_paths: Arc<OnceCell<Result<Vec<HostPathUse>, String>>>,
 }
 
 impl PassFacts {
     /// Facts that were not read.
     pub fn new(config: Arc<Config>) -> Self {
-        let read = Arc::default();
-        Self { config, read }
+        Self {
+            config,
+            read: Arc::default(),
+            host_paths: Arc::default(),
+        }
     }
 }
 

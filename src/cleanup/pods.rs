@@ -8,7 +8,7 @@ use crate::host::footprint::Footprint;
 use crate::host::host_paths::HostPathTarget;
 use crate::types::HostPath;
 
-use super::{CleanupContext, Obstacle};
+use super::{CleanupContext, Obstacle, PassFacts};
 
 /// A path of the node that a Pod has.
 #[derive(Clone, Debug)]
@@ -60,4 +60,24 @@ pub(crate) fn ensure_no_host_path(
         user: format!("pods mount it by hostPath: {pods}"),
         notify_after: Duration::ZERO,
     })
+}
+
+impl PassFacts {
+    /// Fails if a Pod has a path in the volume at `path`. The Pods are listed once for all volumes of the pass.
+    pub(crate) async fn ensure_no_host_path(
+        &self,
+        context: &CleanupContext,
+        path: &HostPath,
+        volume: &Footprint,
+    ) -> Result<(), Obstacle> {
+        let listed = async {
+            let pods = node_pods(context).await;
+            let pods = pods.map_err(|error| format!("listing Pods failed: {error}"))?;
+            let uses = context.host.host_paths(&pods, self).await;
+            uses.map_err(|obstacle| obstacle.to_string())
+        };
+        let uses = self.host_paths.get_or_init(|| listed).await.as_ref();
+        let uses = uses.map_err(|why| Obstacle::Unknown(why.clone()))?;
+        ensure_no_host_path(uses, path, volume)
+    }
 }

@@ -56,6 +56,14 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
     assert!(asked.is_empty(), "{asked:?}");
 }
 
+#[test]
+fn pods_are_listed_once_for_the_offers_of_a_pass() {
+    let (stage, _provisioner) = or_skip!(settled());
+    let lists = |r: &Request| r.verb == Verb::List && r.resource == "pods";
+    let count = stage.requests().count(lists);
+    assert!((1..3).contains(&count), "{count} lists for three volumes");
+}
+
 /// Claims of other volumes of ours are known.
 #[test]
 fn recycling_beside_a_pod_of_another_volume_reads_only_its_own_claim() {

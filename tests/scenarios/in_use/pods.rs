@@ -82,3 +82,31 @@ fn volume_that_a_pod_uses_by_the_claim_of_a_host_path_pv_is_kept() {
     volume.stage.delete_pv(&other);
     volume.is_cleaned();
 }
+
+#[test]
+fn volume_that_a_pod_mounts_by_host_path_is_not_offered() {
+    let mut stage = or_skip!(stage());
+    stage.add_arg("--discovery-period=1s");
+    let (device, raw) = raw_volume(&stage, &json!({}));
+    let [path, free] = fast_volumes(&stage, ["disk", "free"]);
+    for (pod, path) in [("directory", path.as_path()), ("device", device.path())] {
+        stage.pod_with_host_path(pod, path.to_str().unwrap());
+        stage.pod_in_phase(pod, "Running");
+    }
+    let mut provisioner = stage.provisioner();
+    for (path, reason, pod) in [
+        (&path, "VolumeInUse", "directory"),
+        (&raw, "DeviceInUse", "device"),
+    ] {
+        skipped(&stage, &mut provisioner, path, reason);
+        let detail = status_of(&mut provisioner, path)["detail"].to_string();
+        let user = format!("by hostPath: {}/{pod}", stage.namespace());
+        assert!(detail.contains(&user), "{detail}");
+    }
+    stage.available(&free, None);
+    for pod in ["directory", "device"] {
+        stage.delete_pod(pod, true);
+    }
+    stage.available(&path, None);
+    stage.available(&raw, None);
+}
