@@ -1,6 +1,6 @@
 //! The requests to the API server, each with a time limit.
 //!
-//! Reads never come from a cache. A denied permission is reported until a request with it succeeds, and has no
+//! Reads never come from a cache, except the paths of the claims of running Pods. A denied permission is reported until a request with it succeeds, and has no
 //! other effect.
 
 mod jobs;
@@ -24,12 +24,14 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
 use kube::api::{ListParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
+use crate::names::ANNOTATION_BIND_COMPLETED;
 use crate::view::ClaimRef;
 
 pub(crate) use jobs::{JOBS, jobs_of};
@@ -37,6 +39,7 @@ pub use origin::Origin;
 pub(crate) use outage::is_unreachable;
 use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
+use pods::ClaimedPaths;
 pub use pods::PodView;
 pub(crate) use retries::retries;
 
@@ -101,6 +104,8 @@ pub struct ClaimView {
     pub created: Option<Timestamp>,
     /// `spec.volumeName`.
     pub volume: Option<String>,
+    /// Whether its binding to that volume is complete.
+    pub is_bound: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -122,6 +127,7 @@ pub struct Cluster {
     /// The newest version of a PV that a watch has shown, and how often etcd was restored to an earlier one.
     newest_pv: Arc<AtomicU64>,
     restores: Arc<AtomicU64>,
+    claimed: Arc<Mutex<ClaimedPaths>>,
 }
 
 impl Debug for Cluster {
@@ -142,6 +148,7 @@ impl Cluster {
             answered: Arc::default(),
             newest_pv: Arc::default(),
             restores: Arc::default(),
+            claimed: Arc::default(),
         }
     }
 
@@ -174,6 +181,7 @@ impl Cluster {
         let claims = self.claims(claim);
         let found = self.find(CLAIMS, claims.get_opt(&claim.name));
         Ok(found.await?.map(|claim| ClaimView {
+            is_bound: claim.annotations().contains_key(ANNOTATION_BIND_COMPLETED),
             uid: claim.metadata.uid.unwrap_or_default(),
             resource_version: claim.metadata.resource_version.unwrap_or_default(),
             created: claim.metadata.creation_timestamp.map(|time| time.0),

@@ -6,6 +6,8 @@ pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ANNOTATION_PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Annotation (of Kubernetes) on a PV whose claimRef was written by a controller.
 pub const ANNOTATION_BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// Annotation (of Kubernetes) on a claim whose binding is complete.
+pub const ANNOTATION_BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
 /// The volume's recorded identity, see [`crate::host::identity`].
 pub const ANNOTATION_IDENTITY: &str = "local-volume-provisioner/identity";

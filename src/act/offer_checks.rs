@@ -1,5 +1,6 @@
 //! Inspects a volume before its PV is created, with the inspection of a cleanup. Only what depends on the API server is
-//! left to the plan, and to the list of the PVs of other nodes in `owners.rs`.
+//! left to the plan, to the list of the PVs of other nodes in `owners.rs`, and to that of the Pods of this node, which is
+//! requested once for all volumes of a pass that pass the inspection.
 //!
 //! A device is opened exclusively for that. The open fails while the device, one of its partitions or its parent disk
 //! is mounted in any mount namespace, or claimed by swap, btrfs, a journal, LVM or md. A device that has a PV, or shares
@@ -14,13 +15,15 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::cleanup::{Host, Obstacle, PassFacts};
+use crate::cleanup::{CleanupContext, Obstacle, PassFacts};
 use crate::inventory::Skip;
 use crate::plan::{PvDraft, Refusal};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 
 /// How long a refusal is valid. It is shorter than the period of idle passes, so that each of these inspects again.
 const MAX_AGE: Duration = Duration::from_secs(5);
+/// How long a refusal because of a Pod is valid: each of these checks lists the Pods.
+const POD_PAUSE: Duration = Duration::from_secs(15);
 /// How long the refusal of a removed entry is kept, once the next check is due.
 const REFUSAL_TTL: Duration = Duration::from_mins(10);
 /// The inspections at a time. Each blocks a thread, and a dead disk blocks it for good.
@@ -29,7 +32,7 @@ const MAX_CONCURRENT: usize = 64;
 /// The volumes that must not be offered, by path, and when the next check is due.
 #[derive(Clone, Debug)]
 pub struct OfferChecks {
-    host: Arc<dyn Host>,
+    context: Arc<CleanupContext>,
     refusals: Arc<Mutex<BTreeMap<HostPath, (Instant, Refusal)>>>,
     permits: Arc<Semaphore>,
 }
@@ -42,9 +45,9 @@ pub(super) struct Refused {
 
 impl OfferChecks {
     /// Without refusals.
-    pub fn new(host: Arc<dyn Host>) -> Self {
+    pub fn new(context: Arc<CleanupContext>) -> Self {
         Self {
-            host,
+            context,
             refusals: Arc::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }
@@ -70,11 +73,11 @@ impl OfferChecks {
         if before.as_ref().is_some_and(is_recent) {
             return Err(Refused { is_new: false });
         }
-        let Some(skip) = self.inspect(draft, &identity, facts).await else {
+        let Some((skip, pause)) = self.inspect(draft, &identity, facts).await else {
             return Ok(());
         };
         let is_new = before.is_none_or(|(_, before)| before.skip != skip);
-        self.refuse(draft, skip, MAX_AGE);
+        self.refuse(draft, skip, pause);
         Err(Refused { is_new })
     }
 
@@ -92,20 +95,32 @@ impl OfferChecks {
         self.refusals.lock().remove(path);
     }
 
-    /// Why the volume must not be offered. The inventory may be some seconds old, so it is identified again.
-    async fn inspect(&self, draft: &PvDraft, identity: &str, facts: &PassFacts) -> Option<Skip> {
-        let _permit = self.permits.acquire().await;
-        let path = &draft.path;
-        match self.host.inspect(draft, facts).await {
+    /// Why the volume must not be offered, and for how long. The inventory may be some seconds old, so it is identified
+    /// again.
+    async fn inspect(
+        &self,
+        draft: &PvDraft,
+        identity: &str,
+        facts: &PassFacts,
+    ) -> Option<(Skip, Duration)> {
+        let (path, kind) = (&draft.path, draft.candidate.kind);
+        let inspected = {
+            let _permit = self.permits.acquire().await;
+            self.context.host.inspect(draft, facts).await
+        };
+        let footprint = match inspected {
             Ok(it) if it.identity.text == identity && it.footprint == draft.candidate.footprint => {
-                None
+                it.footprint
             }
             Ok(_) => {
                 let detail = format!("{path} leads to another volume than at the last scan");
-                Some(Skip::new(SkipReason::Unreadable, detail))
+                return Some((Skip::new(SkipReason::Unreadable, detail), MAX_AGE));
             }
-            Err(obstacle) => Some(skip(path, draft.candidate.kind, &obstacle)),
-        }
+            Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),
+        };
+        let unused = facts.ensure_no_host_path(&self.context, path, &footprint);
+        let obstacle = unused.await.err()?;
+        Some((skip(path, kind, &obstacle), POD_PAUSE))
     }
 }
 

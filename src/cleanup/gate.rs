@@ -19,6 +19,7 @@ use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
+use super::pods::{ensure_no_host_path, node_pods, seen};
 use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
@@ -37,20 +38,20 @@ pub(super) async fn gate(
     let sees_pods = ensure_kubelet_unmounted(context, &pv).await?;
     // Pods before the claim: the Pod of a successor claim must not be seen without that claim.
     let node = context.state.borrow().node.clone();
-    let mut pods = seen_pods(cluster.pods_of(&node.name).await)?;
-    let mounting = pods.iter().filter(|pod| pod.mounts(&order.path));
-    ensure_unused(mounting, " by hostPath")?;
+    let of_node = node_pods(context).await.map_err(api("listing Pods"))?;
+    let mut pods = of_node.clone();
     if let Some(claim) = &pv.claim {
         // Other nodes reach the volumes of a class with a selector.
         if !order.class.selector.is_empty() {
             let (namespace, all) = (Some(&*claim.namespace), ListParams::default());
-            pods.extend(seen_pods(cluster.pods(namespace, all, |_| true).await)?);
+            let all = seen(cluster.pods(namespace, all, |_| true).await);
+            pods.extend(all.map_err(api("listing Pods"))?);
         }
-        let successor = claim_is_gone(context, claim).await?;
+        let successor = claim_is_gone(context, claim, &pv.name).await?;
         let uses = |pod: &&PodView| uses_claim(pod, claim, successor.as_ref(), sees_pods);
-        ensure_unused(pods.iter().filter(uses), "")?;
+        ensure_unused(pods.iter().filter(uses))?;
     }
-    let volume = open(context, order).await?;
+    let volume = open(context, order, &of_node).await?;
     ensure_no_other_pv(context, &pv, &node).await?;
     ensure_not_paused(context, &node).await?;
     let permission = judge(context, order, &pv, volume.candidate())?;
@@ -69,10 +70,8 @@ pub(super) async fn gate_orphan(
     order: &CleanOrder,
 ) -> Result<BoxedVolume, Stop> {
     let node = context.state.borrow().node.clone();
-    let pods = seen_pods(context.cluster.pods_of(&node.name).await)?;
-    let mounting = pods.iter().filter(|pod| pod.mounts(&order.path));
-    ensure_unused(mounting, " by hostPath")?;
-    let volume = open(context, order).await?;
+    let pods = node_pods(context).await.map_err(api("listing Pods"))?;
+    let volume = open(context, order, &pods).await?;
     ensure_no_other_pv(context, &order.pv, &node).await?;
     let node = ensure_not_paused(context, &node).await?;
     let candidate = volume.candidate();
@@ -176,10 +175,12 @@ async fn ensure_no_other_pv(
     Ok(())
 }
 
-/// Fails while the claim of a released PV exists. Returns a new claim of the same name.
+/// Fails while the claim of a released PV exists, or another one of its name is bound to the PV: its `claimRef` may have
+/// been edited. Returns a new claim of the same name for another volume.
 async fn claim_is_gone(
     context: &CleanupContext,
     claim: &ClaimRef,
+    pv: &str,
 ) -> Result<Option<ClaimView>, Stop> {
     let found = match context.cluster.claim(claim).await {
         // Older installations lack the permission. It is reported as missing (see `Permissions`), and this
@@ -191,15 +192,14 @@ async fn claim_is_gone(
         Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => {
             in_use(format!("its claim {claim} still exists"), LONG_USE)
         }
-        found => Ok(found),
-    }
-}
-
-/// The Pods of a list; none without permission, as for claims.
-fn seen_pods(listed: Result<Vec<PodView>, ApiError>) -> Result<Vec<PodView>, Stop> {
-    match listed {
-        Err(ApiError::Forbidden { .. }) => Ok(Vec::new()),
-        pods => pods.map_err(api("listing Pods")),
+        Some(found) if found.is_bound && found.volume.as_deref() == Some(pv) => in_use(
+            format!(
+                "claim {claim} is bound to it, but spec.claimRef names another UID than {}; correct it or delete the claim",
+                found.uid
+            ),
+            Duration::ZERO,
+        ),
+        found => Ok(found.filter(|it| it.volume.as_deref() != Some(pv))),
     }
 }
 
@@ -220,16 +220,13 @@ fn uses_claim(
     !pod.terminal && names_it && !uses_successor
 }
 
-fn ensure_unused<'a>(users: impl Iterator<Item = &'a PodView>, how: &str) -> Result<(), Stop> {
+fn ensure_unused<'a>(users: impl Iterator<Item = &'a PodView>) -> Result<(), Stop> {
     let names: BTreeSet<_> = users.map(|pod| pod.name.as_str()).collect();
     if names.is_empty() {
         return Ok(());
     }
     let names = Vec::from_iter(names).join(", ");
-    in_use(
-        format!("Volume is used by pods{how}: {names}"),
-        Duration::ZERO,
-    )
+    in_use(format!("Volume is used by pods: {names}"), Duration::ZERO)
 }
 
 /// Fails until the kubelet has unmounted the volume. The containers of a force-deleted Pod run until the
@@ -268,7 +265,12 @@ fn released_for(context: &CleanupContext, pv: &PvView) -> Duration {
     blocked.map_or(Duration::ZERO, |it| it.lasted(&context.table))
 }
 
-async fn open(context: &CleanupContext, order: &CleanOrder) -> Result<BoxedVolume, Stop> {
+/// Opens the volume, unless one of the Pods of the node has it by hostPath.
+async fn open(
+    context: &CleanupContext,
+    order: &CleanOrder,
+    pods: &[PodView],
+) -> Result<BoxedVolume, Stop> {
     if order.candidate.kind == VolumeMode::Block && order.method == Method::DeleteContents {
         return Err(failed(format!(
             "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
@@ -276,8 +278,11 @@ async fn open(context: &CleanupContext, order: &CleanOrder) -> Result<BoxedVolum
         )));
     }
     let facts = PassFacts::new(context.state.borrow().settings.config.clone());
-    let opened = with_timeout("the disk", context.host.open(order, &facts)).await?;
-    Ok(opened?)
+    let opened = with_timeout("the disk", context.host.open(order, &facts)).await??;
+    let uses = context.host.host_paths(pods, &facts);
+    let uses = with_timeout("a path of a Pod", uses).await??;
+    ensure_no_host_path(&uses, &order.path, &opened.candidate().footprint)?;
+    Ok(opened)
 }
 
 /// What follows from the error of a request.

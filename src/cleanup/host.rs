@@ -11,9 +11,11 @@ use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
+use crate::cluster::PodView;
 use crate::config::{Class, Config};
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{MarkState, StateDir};
+use crate::host::system::Dir;
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
 use crate::plan::{CleanOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
@@ -23,6 +25,7 @@ use super::Failure;
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::mark::write_mark;
+use super::pods::HostPathUse;
 use super::volume::{Access, OpenVolume};
 
 /// The answer of a disk.
@@ -41,6 +44,13 @@ pub trait Host: Disks {
 
     /// Writes the mark of a volume, unless the volume or its mark has changed since the scan.
     fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()>;
+
+    /// What these Pods have by hostPath. What is not visible here is only compared as text.
+    fn host_paths<'a>(
+        &'a self,
+        pods: &'a [PodView],
+        facts: &'a PassFacts,
+    ) -> Look<'a, Vec<HostPathUse>>;
 
     /// The kubelet's uses of a PV's volume.
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
@@ -99,13 +109,18 @@ pub struct KubeletUses {
 pub struct PassFacts {
     config: Arc<Config>,
     read: Arc<OnceCell<Result<Arc<NodeFacts>, String>>>,
+    /// Listed for the offers of a pass.
+    pub(super) host_paths: Arc<OnceCell<Result<Vec<HostPathUse>, String>>>,
 }
 
 impl PassFacts {
     /// Facts that were not read.
     pub fn new(config: Arc<Config>) -> Self {
-        let read = Arc::default();
-        Self { config, read }
+        Self {
+            config,
+            read: Arc::default(),
+            host_paths: Arc::default(),
+        }
     }
 }
 
@@ -123,9 +138,13 @@ impl LocalHost {
         Self { disks, kubelet }
     }
 
+    /// The directories are not touched: one may be on a disk that does not answer.
+    fn discovery_dirs(&self, facts: &PassFacts) -> Vec<Dir> {
+        discovery_dirs(&facts.config, |dir| self.disks.real_dir(dir))
+    }
+
     async fn facts(&self, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
-        // The directories are not touched: one may be on a disk that does not answer.
-        let dirs = discovery_dirs(&facts.config, |dir| self.disks.real_dir(dir));
+        let dirs = self.discovery_dirs(facts);
         let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
         let read = on_thread(move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new))
             .map(|read| read.map_err(|obstacle| obstacle.to_string()));
@@ -181,6 +200,19 @@ impl Host for LocalHost {
             on_thread(move || write_mark(&write, &facts.machine)).await
         };
         work.boxed()
+    }
+
+    fn host_paths<'a>(
+        &'a self,
+        pods: &'a [PodView],
+        facts: &'a PassFacts,
+    ) -> Look<'a, Vec<HostPathUse>> {
+        let (pods, dirs) = (pods.to_vec(), self.discovery_dirs(facts));
+        let look = async move {
+            let facts = self.facts(facts).await?;
+            on_thread(move || Ok(facts.host_paths(&pods, &dirs))).await
+        };
+        look.boxed()
     }
 
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {

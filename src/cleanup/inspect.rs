@@ -2,7 +2,7 @@
 //!
 //! Nothing else decides this: the gate of a cleanup, the `clean` command, and the check before a PV is created call it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::PodView;
 use crate::config::Config;
 use crate::escape::{quoted, tenants_path};
 use crate::host::access::OpenError;
+use crate::host::host_paths::{HostPathTarget, here};
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
@@ -23,6 +25,7 @@ use crate::host::{Machine, with_path};
 use crate::plan::reasons;
 use crate::types::MountPath;
 
+use super::pods::HostPathUse;
 use super::volume::{OpenVolume, Volume};
 use super::{Failure, SHORT_USE, Stop};
 
@@ -111,6 +114,8 @@ pub(crate) struct NodeFacts {
     kubelet_mounts: Vec<Mount>,
     /// The storage that this machine needs for itself.
     system: SystemStorage,
+    /// The directories of overlays, with a mount point of the overlay.
+    layers: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl NodeFacts {
@@ -125,12 +130,35 @@ impl NodeFacts {
     ) -> Result<Self, Obstacle> {
         let machine = Machine::read(state)?;
         machine.mounts.complete().map_err(Obstacle::Unknown)?;
+        let overlays = machine.mounts.iter();
+        let layers = overlays.flat_map(|it| it.layers.iter().map(|path| (path, &it.point)));
+        let layers = layers.map(|(path, point)| (here(path, &discovery), point.clone()));
+        let layers = layers.collect();
         let system = SystemStorage::read(kubelet, discovery, &machine.mounts);
         Ok(Self {
+            layers,
             system: system.map_err(Obstacle::Unknown)?,
             kubelet_mounts: kubelet.mounts(&machine.mounts).cloned().collect(),
             machine,
         })
+    }
+
+    /// What the paths of Pods that have not ended lead to. Blocking.
+    pub(crate) fn host_paths(&self, pods: &[PodView], discovery: &[Dir]) -> Vec<HostPathUse> {
+        // Neither a volume nor a server may delay the others.
+        let may_touch = |mount: &Mount| {
+            let fs_type = &*mount.fs_type;
+            let is_local =
+                LOCAL_FILESYSTEMS.contains(&fs_type) || DEV_FILESYSTEMS.contains(&fs_type);
+            is_local && !self.system.is_discovered(&mount.point)
+        };
+        let pods = pods.iter().filter(|pod| !pod.terminal);
+        let paths = pods.flat_map(|pod| pod.host_paths.iter().map(|path| (&pod.name, path)));
+        let uses = paths.map(|(pod, path)| HostPathUse {
+            pod: pod.clone(),
+            target: HostPathTarget::resolve(path, discovery, &self.machine, may_touch),
+        });
+        uses.collect()
     }
 }
 
@@ -163,6 +191,12 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
             return Err(Obstacle::in_use(format!(
                 "a part of it is mounted at {} as well; unmount it there",
                 shown(&part.point)
+            )));
+        }
+        if let Some(point) = overlay_over(mount, table, &facts.layers) {
+            return Err(Obstacle::in_use(format!(
+                "an overlay at {} has a directory of it as a layer; unmount it there",
+                shown(point)
             )));
         }
         if let Some(by) = loop_in(root, machine)? {
@@ -244,6 +278,24 @@ fn kubelet_mount<'a>(
     // A discovery directory may be below the kubelet's directory.
     let user = mounts.find(|it| it.is_within(volume) && !system.is_discovered(&it.point))?;
     Some(&user.point)
+}
+
+/// The mount point of an overlay that has the volume, or a directory in it, as one of its `layers`.
+fn overlay_over<'a>(
+    volume: &Mount,
+    table: &MountTable,
+    layers: &'a BTreeMap<PathBuf, PathBuf>,
+) -> Option<&'a Path> {
+    let same_fs = table.iter().filter(|it| it.device == volume.device);
+    let mut dirs = same_fs.filter_map(|it| match volume.root.strip_prefix(&it.root) {
+        Ok(below) => Some(it.point.join(below)),
+        Err(_) => it.is_within(volume).then(|| it.point.clone()),
+    });
+    dirs.find_map(|dir| {
+        // The paths below a directory follow it.
+        let (layer, point) = layers.range(dir.clone()..).next()?;
+        layer.starts_with(&dir).then_some(point.as_path())
+    })
 }
 
 fn kubelet_has(how: &str, point: &Path) -> Obstacle {

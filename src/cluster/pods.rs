@@ -1,10 +1,12 @@
 //! The requests about Pods.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    HostPathVolumeSource, PersistentVolumeClaimVolumeSource, Pod as FullPod,
+    HostPathVolumeSource, LocalVolumeSource, PersistentVolume, PersistentVolumeClaimVolumeSource,
+    Pod as FullPod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ListParams;
@@ -12,10 +14,10 @@ use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::pvs::PVS;
 use super::{ApiError, Cluster};
 use crate::names::LABEL_JOB_PV_UID;
-use crate::types::HostPath;
-use crate::view::Partial;
+use crate::view::{ClaimRef, Partial};
 
 /// The environment variable that only provisioners have, ours and the Go program.
 const JOB_IMAGE_VARIABLE: &str = "JOB_CONTAINER_IMAGE";
@@ -51,6 +53,19 @@ struct Volume {
     ephemeral: Option<IgnoredAny>,
 }
 
+/// The paths of PVs by the UID of a Pod and the name of its claim, whose binding does not change while the Pod runs.
+pub(super) type ClaimedPaths = BTreeMap<(String, String), Option<PathBuf>>;
+
+/// A PV, as far as it has a path of a node.
+type PvSource = Partial<PersistentVolume, SourceSpec, IgnoredAny>;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SourceSpec {
+    host_path: Option<HostPathVolumeSource>,
+    local: Option<LocalVolumeSource>,
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PodStatus {
@@ -61,6 +76,8 @@ struct PodStatus {
 /// A Pod: who uses which volumes, and whether it is a provisioner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodView {
+    /// The UID.
+    pub uid: String,
     /// `namespace/name`.
     pub name: String,
     /// The namespace.
@@ -73,7 +90,7 @@ pub struct PodView {
     pub started: Option<Timestamp>,
     /// The names of the claims that it uses.
     pub claims: Vec<String>,
-    /// The paths of the node that it mounts.
+    /// The paths of the node that it mounts; by a claim only after [`Cluster::add_claimed_paths`].
     pub host_paths: Vec<PathBuf>,
     /// The DaemonSet that owns it, which may be gone.
     pub daemon_set: Option<String>,
@@ -81,14 +98,6 @@ pub struct PodView {
     pub job_pv_uid: Option<String>,
     /// Whether one of its containers has the variable of a provisioner.
     pub is_provisioner: bool,
-}
-
-impl PodView {
-    /// Whether it has not ended and mounts this path of the node, or one below it.
-    pub fn mounts(&self, path: &HostPath) -> bool {
-        let mut mounted = self.host_paths.iter();
-        !self.terminal && mounted.any(|it| it.starts_with(path.as_str()))
-    }
 }
 
 impl Cluster {
@@ -118,6 +127,67 @@ impl Cluster {
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
         self.pods(None, params, |_| true).await
     }
+
+    /// Adds the paths of the hostPath and local PVs whose claims these Pods of the node use. The `known` claims have
+    /// other volumes.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn add_claimed_paths(
+        &self,
+        pods: &mut [PodView],
+        known: &BTreeSet<ClaimRef>,
+    ) -> Result<(), ApiError> {
+        let uids: BTreeSet<_> = pods.iter().map(|pod| pod.uid.clone()).collect();
+        self.claimed.lock().retain(|(uid, _), _| uids.contains(uid));
+        for pod in pods.iter_mut().filter(|pod| !pod.terminal) {
+            for name in &pod.claims {
+                let (namespace, name) = (pod.namespace.clone(), name.clone());
+                let key = (pod.uid.clone(), name.clone());
+                let claim = ClaimRef {
+                    namespace,
+                    name,
+                    uid: None,
+                };
+                if known.contains(&claim) {
+                    continue;
+                }
+                let cached = self.claimed.lock().get(&key).cloned();
+                let path = match cached {
+                    Some(path) => path,
+                    None => match self.path_of_claim(&claim).await? {
+                        Some(path) => {
+                            self.claimed.lock().insert(key, path.clone());
+                            path
+                        }
+                        None => continue,
+                    },
+                };
+                pod.host_paths.extend(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// The path of the PV of a claim, if that has one. `None`: the claim is not bound, or the permission is missing.
+    async fn path_of_claim(&self, claim: &ClaimRef) -> Result<Option<Option<PathBuf>>, ApiError> {
+        let found = match self.claim(claim).await {
+            Err(ApiError::Forbidden { .. }) => return Ok(None),
+            found => found?,
+        };
+        let Some(volume) = found.and_then(|claim| claim.volume) else {
+            return Ok(None);
+        };
+        let pvs: Api<PvSource> = Api::all(self.client.clone());
+        match self.limited(PVS, "get", pvs.get_opt(&volume)).await {
+            Err(ApiError::Forbidden { .. }) => Ok(None),
+            found => Ok(found?.map(|pv| {
+                let local = pv.spec.local.map(|local| local.path);
+                let path = pv.spec.host_path.map(|it| it.path).or(local);
+                path.map(PathBuf::from)
+            })),
+        }
+    }
 }
 
 fn view(pod: &Pod) -> PodView {
@@ -138,6 +208,7 @@ fn view(pod: &Pod) -> PodView {
     let owner = owners.find(|it| it.controller == Some(true) && it.kind == "DaemonSet");
     let mut variables = pod.spec.containers.iter().flat_map(|it| &it.env);
     PodView {
+        uid: pod.uid().unwrap_or_default(),
         name: format!("{namespace}/{name}"),
         namespace,
         node: pod.spec.node_name.clone().unwrap_or_default(),

@@ -12,6 +12,7 @@ pub mod access;
 pub mod device;
 pub mod filesystem;
 pub mod footprint;
+pub mod host_paths;
 pub mod identity;
 mod ioctl;
 pub mod kubelet;

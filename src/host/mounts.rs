@@ -74,6 +74,8 @@ pub struct Mount {
     pub read_only: bool,
     /// Whether what is mounted below it in another mount namespace, such as the host's, appears here.
     pub propagates: bool,
+    /// Of an overlay: its directories, by the paths that its mount named.
+    pub layers: Vec<PathBuf>,
 }
 
 impl Mount {
@@ -248,9 +250,42 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         fs_type: String::from_utf8_lossy(fields.by_ref().skip_while(|it| *it != b"-").nth(1)?)
             .into(),
         source: unescape(fields.next()?),
+        layers: Vec::new(),
     };
-    mount.read_only |= is_read_only(fields.next()?);
+    let options = fields.next()?;
+    mount.read_only |= is_read_only(options);
+    if mount.fs_type == "overlay" {
+        mount.layers = options.split(|it| *it == b',').flat_map(layers).collect();
+    }
     Some(mount)
+}
+
+/// The directories that an option of an overlay names.
+fn layers(option: &[u8]) -> Vec<PathBuf> {
+    let option = unescape(option).into_vec();
+    let equals = option.iter().position(|byte| *byte == b'=');
+    let Some((key, value)) = equals.map(|at| (&option[..at], &option[at + 1..])) else {
+        return Vec::new();
+    };
+    let values = match key {
+        b"upperdir" | b"workdir" | b"lowerdir+" | b"datadir+" => vec![value],
+        b"lowerdir" => value.split(|byte| *byte == b':').collect(),
+        _ => Vec::new(),
+    };
+    let mut paths: Vec<Vec<u8>> = Vec::new();
+    for value in values {
+        match paths.last_mut().filter(|path| path.ends_with(b"\\")) {
+            // This colon is a part of the name.
+            Some(path) => {
+                path.pop();
+                path.extend([b":", value].concat());
+            }
+            None => paths.push(value.to_vec()),
+        }
+    }
+    paths.retain(|path| path.starts_with(b"/"));
+    let paths = paths.into_iter().map(OsString::from_vec);
+    paths.map(PathBuf::from).collect()
 }
 
 /// Whether the options of a mount or of its filesystem make it read-only. `emergency_ro` is ext4's: after an error

@@ -50,7 +50,7 @@ const HELD: [&str; 14] = [
 type FsDir = (DeviceNumber, PathBuf);
 
 /// The directory at a path without links.
-fn dir_at(path: &Path, table: &MountTable) -> Option<FsDir> {
+pub(super) fn dir_at(path: &Path, table: &MountTable) -> Option<FsDir> {
     let mount = table.holding(path)?;
     Some((mount.device, mount.path_in_fs(path)?))
 }
@@ -60,9 +60,9 @@ fn dir_at(path: &Path, table: &MountTable) -> Option<FsDir> {
 pub struct Dir {
     rule: Rule,
     /// Its path on the host.
-    host: PathBuf,
+    pub(super) host: PathBuf,
     /// Its path here, without links; none if it is not here.
-    here: Option<PathBuf>,
+    pub(super) here: Option<PathBuf>,
 }
 
 impl Dir {
@@ -171,7 +171,7 @@ impl SystemStorage {
 }
 
 /// The location of a directory of the host, derived from a directory that is also here.
-fn location(host: &Path, shared: &Dir, table: &MountTable) -> Option<FsDir> {
+pub(super) fn location(host: &Path, shared: &Dir, table: &MountTable) -> Option<FsDir> {
     let (device, known) = dir_at(shared.here.as_ref()?, table)?;
     // The common end of both paths is within one filesystem; the rest of the host's path is the filesystem's mount
     // point there.

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use crate::inventory::Observation;
 use crate::types::HostPath;
-use crate::view::{NodeView, PvView};
+use crate::view::{ClaimRef, NodeView, Ownership, Phase, PvView};
 
 pub use action::{
     Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Patch, PvDraft, PvSearch, Track, Withdrawal,
@@ -190,6 +190,14 @@ impl<'a> Planner<'a> {
             if let Some(path) = pv.path() {
                 self.by_path.entry(path).or_default().push(pv);
                 self.occupied.name(path, pv);
+            }
+            let is_ours = self.settings.ownership(self.node, pv) == Ownership::Ours;
+            if let Some(claim) = pv.claim.clone()
+                && is_ours
+                && pv.phase == Phase::Bound
+            {
+                let claim = ClaimRef { uid: None, ..claim };
+                self.occupied.claims.insert(claim);
             }
             if let Some(identity) = pv.identity.as_deref() {
                 self.occupied.record(identity, pv);

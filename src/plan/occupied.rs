@@ -4,7 +4,7 @@
 //! comparing all pairs.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::host::footprint::{Footprint, Overlap, overlap};
 use crate::host::identity::{Identity, may_share};
 use crate::host::mounts::DeviceNumber;
 use crate::types::HostPath;
-use crate::view::PvView;
+use crate::view::{ClaimRef, PvView};
 
 /// One volume and where it is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Occupied {
     unseen: Vec<(String, String, String)>,
     /// The UIDs and names of PVs by the path that they name.
     named: BTreeMap<HostPath, Vec<(String, String)>>,
+    /// The claims, without UID, that are bound to PVs of ours.
+    pub claims: BTreeSet<ClaimRef>,
 }
 
 impl Occupied {

@@ -1,8 +1,11 @@
 //! The volume is still in use: by a pod, its containers, another cleaner.
 
+mod claims;
 mod other_names;
+mod pods;
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 

@@ -6,7 +6,7 @@ use control_plane::requests::{Request, Verb};
 use serde_json::json;
 use support::Stage;
 
-use super::kit::{fast, foreign_pv, in_state, metric, ready, tmpfs};
+use super::kit::{fast, foreign_pv, in_state, metric, offered_again, ready, tmpfs};
 use super::stage;
 
 /// A node with three volumes on which all is done that there is to do.
@@ -54,6 +54,35 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
     });
     let asked = requests.since(mark);
     assert!(asked.is_empty(), "{asked:?}");
+}
+
+#[test]
+fn pods_are_listed_once_for_the_offers_of_a_pass() {
+    let (stage, _provisioner) = or_skip!(settled());
+    let lists = |r: &Request| r.verb == Verb::List && r.resource == "pods";
+    let count = stage.requests().count(lists);
+    assert!((1..3).contains(&count), "{count} lists for three volumes");
+}
+
+/// Claims of other volumes of ours are known.
+#[test]
+fn recycling_beside_a_pod_of_another_volume_reads_only_its_own_claim() {
+    let (stage, _provisioner) = or_skip!(settled());
+    let volume = |entry: &str| stage.sandbox.path().join("disks/fast").join(entry);
+    stage.occupy("beside", &volume("vol-1"));
+    stage.pod("pod", "beside");
+    stage.pod_in_phase("pod", "Running");
+    let bound = stage.occupy("recycled", &volume("vol-2"));
+    let mark = stage.requests().mark();
+    stage.delete_claim("recycled");
+    offered_again(&stage, &volume("vol-2"), &bound);
+    let requests = stage.requests().since(mark);
+    let read = requests.iter().filter(|r| r.verb == Verb::Get);
+    let read = read.filter(|r| r.resource == "persistentvolumeclaims");
+    let read: Vec<_> = read.map(|r| r.path.clone()).collect();
+    assert!(!read.is_empty(), "the gate reads the claim");
+    let is_own = |path: &String| path.ends_with("/recycled");
+    assert!(read.iter().all(is_own), "{read:?}");
 }
 
 /// Events on the machine wake the loop. The plan is the same as before.

@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use local_volume_provisioner::cleanup::{
-    BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Host, KubeletUses, Lock, LockedVolume,
-    Look, Marking, Obstacle, PassFacts,
+    BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Host, HostPathUse, KubeletUses, Lock,
+    LockedVolume, Look, Marking, Obstacle, PassFacts,
 };
+use local_volume_provisioner::cluster::PodView;
 use local_volume_provisioner::config::{Class, DiscoveryPolicy};
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::{
@@ -183,6 +184,10 @@ impl Host for SimHost {
             Ok(())
         };
         work.boxed()
+    }
+
+    fn host_paths<'a>(&'a self, _: &'a [PodView], _: &'a PassFacts) -> Look<'a, Vec<HostPathUse>> {
+        std::future::ready(Ok(Vec::new())).boxed()
     }
 
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {

@@ -1,5 +1,6 @@
 //! Finds the volume by the provisioner's plan, then opens, locks and inspects it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::args::{Args, Clean, Environment};
 use crate::cleanup::Failure;
 use crate::cleanup::blocking::open_when_free;
 use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
+use crate::cleanup::pods::ensure_no_host_path;
 use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cluster::{Cluster, jobs_of};
 use crate::cmd::discover;
@@ -84,7 +86,10 @@ impl<'a> Finder<'a> {
         let jobs = self.cluster.list_jobs(self.namespace, &of_node);
         let jobs = jobs.await.context("listing the cleaning Jobs")?;
         let pods = self.cluster.pods_of(&node.name);
-        let pods = pods.await.context("listing the Pods of the Node")?;
+        let mut pods = pods.await.context("listing the Pods of the Node")?;
+        let known = BTreeSet::new();
+        let claimed = self.cluster.add_claimed_paths(&mut pods, &known);
+        claimed.await.context("reading the claims of the Pods")?;
         let plan = discover::survey(&self.settings, node.clone(), pvs.clone(), &jobs).await;
         let (class, entry) = self.find(&plan.classes)?;
         let is_at_path = |pv: &PvView| pv.path().is_some_and(|it| it.as_str() == entry.path);
@@ -97,9 +102,6 @@ impl<'a> Finder<'a> {
             None => bail!("{}", entry.detail.as_deref().unwrap_or("it is no volume")),
         }
         let host_path = class.host_dir.join(&entry.entry);
-        if let Some(pod) = pods.iter().find(|pod| pod.mounts(&host_path)) {
-            bail!("Pod {} uses it by hostPath", pod.name);
-        }
         let path = class.mount_dir.join(&entry.entry);
         let kind = if path.as_path().metadata()?.is_dir() {
             VolumeMode::Filesystem
@@ -124,8 +126,11 @@ impl<'a> Finder<'a> {
                 let dir = dir.as_path();
                 dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
             });
-            let facts = NodeFacts::read(&kubelet, dirs, &state)?;
-            OpenVolume::open(&volume, &name, kind, Access::Clean, &facts)
+            let facts = NodeFacts::read(&kubelet, dirs.clone(), &state)?;
+            let opened = OpenVolume::open(&volume, &name, kind, Access::Clean, &facts)?;
+            let uses = facts.host_paths(&pods, &dirs);
+            ensure_no_host_path(&uses, &host_path, &opened.candidate.footprint)?;
+            Ok(opened)
         };
         let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
         let opened = opened.map_err(|obstacle| anyhow!("{obstacle}"))?;

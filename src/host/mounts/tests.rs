@@ -35,8 +35,35 @@ fn a_line_has_all_its_fields() {
             source: "/dev/root".into(),
             read_only: true,
             propagates: true,
+            layers: Vec::new(),
         }
     );
+}
+
+#[test]
+fn layers_of_an_overlay_are_in_its_options() {
+    for (options, layers) in [
+        (
+            "rw,lowerdir=/a,upperdir=/b,workdir=/c",
+            &["/a", "/b", "/c"][..],
+        ),
+        ("rw,lowerdir=/a:/b::/c", &["/a", "/b", "/c"]),
+        (r"ro,lowerdir=/a\134:b:/c\040d", &["/a:b", "/c d"]),
+        (
+            "rw,lowerdir+=/a,lowerdir+=/b,datadir+=/c",
+            &["/a", "/b", "/c"],
+        ),
+        ("rw,lowerdir=1/fs:2/fs,xino=on,metacopy", &[]),
+    ] {
+        let line = |kind| format!("2 1 0:9 / /o rw - {kind} overlay {options}\n");
+        let expected: Vec<_> = layers.iter().map(PathBuf::from).collect();
+        assert_eq!(
+            only(line("overlay").as_bytes()).layers,
+            expected,
+            "{options}"
+        );
+        assert_eq!(only(line("ext4").as_bytes()).layers, [] as [PathBuf; 0]);
+    }
 }
 
 #[test]

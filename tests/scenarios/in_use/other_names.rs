@@ -29,6 +29,29 @@ impl Drop for Bind {
     }
 }
 
+/// The writes to the overlay, elsewhere on the host, go to the volume.
+#[test]
+fn volume_with_the_upper_directory_of_an_overlay_is_kept() {
+    a_user_of_the_filesystem_is_waited_for(|volume| {
+        let sandbox = volume.ancestors().nth(3).unwrap();
+        let (lower, point) = (sandbox.join("lower"), sandbox.join("overlay"));
+        let (upper, work) = (volume.join("upper"), volume.join("work"));
+        for dir in [&lower, &point, &upper, &work] {
+            fs::create_dir(dir).unwrap();
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        let (kind, flags) = (Some("overlay"), MsFlags::empty());
+        mount(Some("overlay"), &point, kind, flags, Some(&*options)).unwrap();
+        let named = format!("an overlay at {:?} has", point.to_str().unwrap());
+        (Bind(point), named)
+    });
+}
+
 /// A filesystem volume is kept while the kubelet has a directory of it mounted at this place below its own.
 fn a_kubelet_mount_keeps_the_volume(dir: &str, place: &str) {
     a_user_of_the_filesystem_is_waited_for(|volume| {
