@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::FutureExt;
+
 use crate::cluster::{ApiError, PodView};
 use crate::host::footprint::Footprint;
 use crate::host::host_paths::HostPathTarget;
@@ -76,7 +78,8 @@ impl PassFacts {
             let uses = context.host.host_paths(&pods, self).await;
             uses.map_err(|obstacle| obstacle.to_string())
         };
-        let uses = self.host_paths.get_or_init(|| listed).await.as_ref();
+        let listed = self.host_paths.get_or_init(|| listed.boxed());
+        let uses = listed.await.as_ref();
         let uses = uses.map_err(|why| Obstacle::Unknown(why.clone()))?;
         ensure_no_host_path(uses, path, volume)
     }

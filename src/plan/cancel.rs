@@ -7,7 +7,7 @@ use crate::host::identity::{Match, compare};
 use crate::types::HostPath;
 use crate::view::{JobState, JobView, Phase, PvRef, PvView, ReclaimPolicy, Tenancy};
 
-use super::verdict::consents_to_forget;
+use super::consent::consents_to_forget;
 use super::{Action, Planner, jobs};
 
 /// A running wipe whose reason seems to have ended.

@@ -54,13 +54,13 @@ impl<'a> Planner<'a> {
                 let found = &candidate.mark.on_disk;
                 let reason = reasons::VOLUME_MARK_MISMATCH;
                 match found {
-                    MarkOnDisk::Valid(other) if other.pv_uid != pv.uid => {
-                        if pv.offer.is_none() {
-                            let text = format!("{}; the PV is adopted", describe(found));
-                            patch.events.push((reason, text));
-                        }
+                    MarkOnDisk::Valid(other) if other.pv_uid != pv.uid && pv.offer.is_none() => {
+                        let text = format!("{}; the PV is adopted", describe(found));
+                        patch.events.push((reason, text));
                     }
-                    MarkOnDisk::Valid(free) if free.state == MarkState::Free => {
+                    MarkOnDisk::Valid(free)
+                        if free.pv_uid == pv.uid && free.state == MarkState::Free =>
+                    {
                         let text = "its volume was wiped after this state of the API server was saved, so it is empty";
                         patch.events.push((reason, text.to_owned()));
                     }
