@@ -52,7 +52,7 @@ impl Actor {
     /// An actor without writes in flight.
     pub fn new(context: Arc<CleanupContext>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
-            offer_checks: OfferChecks::new(Arc::clone(&context.host)),
+            offer_checks: OfferChecks::new(Arc::clone(&context)),
             context,
             jobs,
             in_flight: InFlightWrites::default(),

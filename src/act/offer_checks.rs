@@ -14,13 +14,15 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::cleanup::{Host, Obstacle, PassFacts};
+use crate::cleanup::{CleanupContext, Obstacle, PassFacts, path_owner};
 use crate::inventory::Skip;
 use crate::plan::{PvDraft, Refusal};
 use crate::types::{HostPath, SkipReason, VolumeMode};
 
 /// How long a refusal is valid. It is shorter than the period of idle passes, so that each of these inspects again.
 const MAX_AGE: Duration = Duration::from_secs(5);
+/// The same while another PV owns the volume: that PV is read each time.
+const OWNED_MAX_AGE: Duration = Duration::from_mins(1);
 /// How long the refusal of a removed entry is kept, once the next check is due.
 const REFUSAL_TTL: Duration = Duration::from_mins(10);
 /// The inspections at a time. Each blocks a thread, and a dead disk blocks it for good.
@@ -29,7 +31,7 @@ const MAX_CONCURRENT: usize = 64;
 /// The volumes that must not be offered, by path, and when the next check is due.
 #[derive(Clone, Debug)]
 pub struct OfferChecks {
-    host: Arc<dyn Host>,
+    context: Arc<CleanupContext>,
     refusals: Arc<Mutex<BTreeMap<HostPath, (Instant, Refusal)>>>,
     permits: Arc<Semaphore>,
 }
@@ -42,9 +44,9 @@ pub(super) struct Refused {
 
 impl OfferChecks {
     /// Without refusals.
-    pub fn new(host: Arc<dyn Host>) -> Self {
+    pub fn new(context: Arc<CleanupContext>) -> Self {
         Self {
-            host,
+            context,
             refusals: Arc::default(),
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }
@@ -74,7 +76,8 @@ impl OfferChecks {
             return Ok(());
         };
         let is_new = before.is_none_or(|(_, before)| before.skip != skip);
-        self.refuse(draft, skip, MAX_AGE);
+        let is_owned = skip.reason == SkipReason::PathClaimedByOtherPV;
+        self.refuse(draft, skip, if is_owned { OWNED_MAX_AGE } else { MAX_AGE });
         Err(Refused { is_new })
     }
 
@@ -95,8 +98,12 @@ impl OfferChecks {
     /// Why the volume must not be offered. The inventory may be some seconds old, so it is identified again.
     async fn inspect(&self, draft: &PvDraft, identity: &str, facts: &PassFacts) -> Option<Skip> {
         let _permit = self.permits.acquire().await;
-        let path = &draft.path;
-        match self.host.inspect(draft, facts).await {
+        let (path, footprint) = (&draft.path, &draft.candidate.footprint);
+        if let Some(owner) = path_owner(&self.context, path, footprint, "").await {
+            let detail = format!("{path}: {owner}; delete the wrong one of the two");
+            return Some(Skip::new(SkipReason::PathClaimedByOtherPV, detail));
+        }
+        match self.context.host.inspect(draft, facts).await {
             Ok(it) if it.identity.text == identity && it.footprint == draft.candidate.footprint => {
                 None
             }

@@ -16,10 +16,10 @@ use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
-use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark};
+use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark, path_owner};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads everything again: the PV, its claim, the Pods, the kubelet's directory, the disk and the Node.
 ///
@@ -47,6 +47,7 @@ pub(super) async fn gate(
         let uses = |pod: &&PodView| uses_claim(pod, claim, successor.as_ref(), sees_pods);
         ensure_unused(pods.iter().filter(uses), "")?;
     }
+    ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order).await?;
     ensure_no_other_pv(context, &pv, &node).await?;
     ensure_not_paused(context, &node).await?;
@@ -69,6 +70,7 @@ pub(super) async fn gate_orphan(
     let pods = seen_pods(context.cluster.pods_of(&node.name).await)?;
     let mounting = pods.iter().filter(|pod| pod.mounts(&order.path));
     ensure_unused(mounting, " by hostPath")?;
+    ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order).await?;
     ensure_no_other_pv(context, &order.pv, &node).await?;
     ensure_not_paused(context, &node).await?;
@@ -174,6 +176,22 @@ async fn ensure_no_other_pv(
         }
     }
     Ok(())
+}
+
+/// Fails if another PV owns the volume's storage by a path that leads there. It precedes the exclusive open, which could
+/// fail that PV's mount.
+async fn ensure_path_has_no_owner(
+    context: &CleanupContext,
+    order: &CleanOrder,
+) -> Result<(), Stop> {
+    let (path, footprint) = (&order.path, &order.candidate.footprint);
+    let Some(owner) = path_owner(context, path, footprint, &order.pv.uid).await else {
+        return Ok(());
+    };
+    let message = format!(
+        "{owner}; cleaning {path} would destroy its data, so nothing was touched; delete the wrong one of the two"
+    );
+    Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into())
 }
 
 /// Fails while the claim of a released PV exists. Returns a new claim of the same name.

@@ -17,6 +17,7 @@ pub(crate) mod inspect;
 pub mod job;
 pub(crate) mod mark;
 pub(crate) mod monitor;
+mod path_owner;
 pub mod release;
 pub mod table;
 pub(crate) mod volume;
@@ -44,6 +45,7 @@ pub use host::{
     Marking, PassFacts,
 };
 pub use inspect::Obstacle;
+pub(crate) use path_owner::path_owner;
 
 /// The latest state of the main loop, for the gate.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use crate::host::footprint::{Footprint, Overlap, overlap};
 use crate::host::identity::{Identity, may_share};
 use crate::host::mounts::DeviceNumber;
 use crate::types::HostPath;
-use crate::view::PvView;
+use crate::view::{PathOwner, PvView};
 
 /// One volume and where it is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Occupied {
     unseen: Vec<(String, String, String)>,
     /// The UIDs and names of PVs by the path that they name.
     named: BTreeMap<HostPath, Vec<(String, String)>>,
+    /// The PVs that may own storage of this node by a path at which no volume was seen.
+    pub owners: Vec<PathOwner>,
 }
 
 impl Occupied {
