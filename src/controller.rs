@@ -19,7 +19,7 @@ use crate::cache::{ClassCache, InstallationCache, JobCache, NodeCache, PvCache};
 use crate::cleanup::{CleanupContext, ControllerState};
 use crate::inventory::Inventory;
 use crate::memory;
-use crate::plan::{Settings, Snapshot, other_installation, plan};
+use crate::plan::{Action, Settings, Snapshot, other_installation, plan};
 use crate::report::Notices;
 use crate::status::Pass;
 use crate::taint::StartupTaint;
@@ -189,8 +189,16 @@ impl Controller {
                 occupied: Arc::clone(&plan.occupied),
             });
         }
-        if let Some(pvs) = &self.pvs {
-            let actions = std::mem::take(&mut plan.actions);
+        if let Some(pvs) = &mut self.pvs {
+            let mut actions = std::mem::take(&mut plan.actions);
+            let needs_list = |it: &Action| matches!(it, Action::Create(_) | Action::Clean(_));
+            // What is held back is planned again when the list is complete.
+            if let Some(node) = &snapshot.node
+                && actions.iter().any(needs_list)
+                && pvs.is_outdated(node)
+            {
+                actions.retain(|it| !needs_list(it));
+            }
             self.actor.apply(actions, &pvs.expectations, begun);
         }
         self.missing_since = std::mem::take(&mut plan.missing_since);
@@ -230,6 +238,7 @@ impl Controller {
             back_off_ends = first_ends.map(|left| now + left.max(BACK_OFF_PAUSE));
             pvs = cache.views();
         }
+        let owners = self.pvs.as_ref().map(|it| Arc::clone(&it.owners));
         let others = pvs.as_deref().map(|pvs| self.actor.owner_checks.now(pvs));
         if let Some(pvs) = &pvs {
             // The contents of a volume with an unused PV of an earlier version decide whether the PV is adopted.
@@ -264,6 +273,7 @@ impl Controller {
             observed: observed.classes,
             // The Job of a deleted PV may still be wiping the volume, so both must be known.
             pvs: jobs.as_ref().and(pvs),
+            owners: owners.unwrap_or_default(),
             cleanups,
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.context.jobs),

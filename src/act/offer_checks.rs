@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::cleanup::{CleanupContext, Obstacle, PassFacts};
+use crate::cleanup::{CleanupContext, Obstacle, PassFacts, path_owner};
 use crate::inventory::Skip;
 use crate::plan::{PvDraft, Refusal};
 use crate::types::{HostPath, SkipReason, VolumeMode};
@@ -24,6 +24,8 @@ use crate::types::{HostPath, SkipReason, VolumeMode};
 const MAX_AGE: Duration = Duration::from_secs(5);
 /// How long a refusal because of a Pod is valid: each of these checks lists the Pods.
 const POD_PAUSE: Duration = Duration::from_secs(15);
+/// The same while another PV owns the volume: that PV is read each time.
+const OWNED_MAX_AGE: Duration = Duration::from_mins(1);
 /// How long the refusal of a removed entry is kept, once the next check is due.
 const REFUSAL_TTL: Duration = Duration::from_mins(10);
 /// The inspections at a time. Each blocks a thread, and a dead disk blocks it for good.
@@ -106,6 +108,12 @@ impl OfferChecks {
         let (path, kind) = (&draft.path, draft.candidate.kind);
         let inspected = {
             let _permit = self.permits.acquire().await;
+            let footprint = &draft.candidate.footprint;
+            if let Some(owner) = path_owner(&self.context, path, footprint, "").await {
+                let detail = format!("{path}: {owner}; delete the wrong one of the two");
+                let skip = Skip::new(SkipReason::PathClaimedByOtherPV, detail);
+                return Some((skip, OWNED_MAX_AGE));
+            }
             self.context.host.inspect(draft, facts).await
         };
         let footprint = match inspected {

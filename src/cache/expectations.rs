@@ -17,7 +17,7 @@ use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
-use crate::view::{NodeView, PvRef, PvView};
+use crate::view::{NodeView, PathOwner, PvRef, PvView};
 
 /// How long the watch may take to show a version before the PV is read, and the pause before it is read again if
 /// nothing has changed.
@@ -226,16 +226,27 @@ impl Expectations {
         (waiting.map(|(name, _)| name.clone()).collect(), first)
     }
 
-    /// Lists the PVs without the hostname label in these directories of the node, and expects them.
-    pub(super) async fn list_unlabelled(self, node: NodeView, dirs: BTreeSet<HostPath>) {
+    /// Lists the PVs without the hostname label, and expects those in these directories of the node. Returns the others
+    /// that may own storage of the node.
+    pub(super) async fn list_unlabelled(
+        self,
+        node: NodeView,
+        dirs: BTreeSet<HostPath>,
+    ) -> Vec<PathOwner> {
         let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
         let ours = |pv: &PvView| pv.is_local_to(&node) && pv.path().is_some_and(is_inside);
+        let may_own = |pv: &PvView| pv.may_be_on(&node) && pv.path_owner().is_some();
+        let mut owners = Vec::new();
         let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
         for failures in 0.. {
-            match self.cluster.pvs_in_pages(unlabelled.clone(), ours).await {
+            match self.cluster.pvs_in_pages(unlabelled.clone(), may_own).await {
                 Ok(pvs) => {
                     for pv in pvs {
-                        self.expect(pv);
+                        if ours(&pv) {
+                            self.expect(pv);
+                        } else {
+                            owners.extend(pv.path_owner());
+                        }
                     }
                     break;
                 }
@@ -245,7 +256,15 @@ impl Expectations {
                 }
             }
         }
+        if !owners.is_empty() {
+            let pvs = owners.len();
+            tracing::info!(
+                pvs,
+                "PVs of other provisioners may own volumes of this node; where their paths are not visible here, they are compared as text"
+            );
+        }
         self.wake.notify_one();
+        owners
     }
 }
 

@@ -2,22 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Api;
 use kube::runtime::watcher::Config;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Watch;
 use super::expectations::Expectations;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
-use crate::view::{NodeView, PersistentVolume, PvView};
+use crate::view::{NodeView, PathOwner, PersistentVolume, PvView};
 
 /// The ended offers that are kept. The volumes of more than these may need a consent.
 const MAX_ENDED: usize = 10_000;
+
+/// The age at which the list of unlabelled PVs is outdated for an offer or a wipe. Each node draws its own, so that the
+/// nodes of a cluster do not list at the same time.
+const LIST_MAX_AGE_MINUTES: std::ops::Range<u64> = 45..60;
 
 /// A watch of the PVs with our hostname label, writes that it does not show yet, and the PVs of this node without
 /// that label.
@@ -31,11 +37,13 @@ pub struct PvCache {
     /// The expected PV versions, which writers record.
     pub expectations: Expectations,
     _tasks: JoinSet<()>,
-    /// The directories in which PVs without the label are listed, the task that lists them, and whether it has
-    /// succeeded.
+    /// The directories in which PVs without the label are listed, the task that lists them, and when the latest list
+    /// becomes outdated. `None`: there is none for these directories.
     dirs: BTreeSet<HostPath>,
-    listing: JoinSet<()>,
-    is_complete: bool,
+    listing: JoinSet<Vec<PathOwner>>,
+    outdated_at: Option<Instant>,
+    /// The PVs of other provisioners in that list that may own storage of the node.
+    pub owners: Arc<Vec<PathOwner>>,
 }
 
 impl PvCache {
@@ -84,7 +92,8 @@ impl PvCache {
             _tasks: tasks,
             dirs: BTreeSet::new(),
             listing: JoinSet::new(),
-            is_complete: true,
+            outdated_at: None,
+            owners: Arc::default(),
         }
     }
 
@@ -94,28 +103,43 @@ impl PvCache {
         self.ended.lock().clone()
     }
 
-    /// Lists the PVs without our label in these directories of the node, in the background, once for each set of
-    /// directories. They are not watched, since that would watch the PVs of all other drivers too.
+    /// Lists the PVs without our label, in the background, if these directories of the node are new. They are not
+    /// watched, since that would watch the PVs of all other drivers too.
     pub fn find_unlabelled(&mut self, node: &NodeView, dirs: &BTreeSet<HostPath>) {
-        if self.dirs == *dirs {
-            return;
+        if self.dirs != *dirs {
+            self.dirs.clone_from(dirs);
+            self.outdated_at = None;
+            self.list(node);
         }
-        self.dirs.clone_from(dirs);
+    }
+
+    /// Lists them again in the background if the latest list is outdated. Returns whether it is.
+    pub fn is_outdated(&mut self, node: &NodeView) -> bool {
+        let is_outdated = self.outdated_at.is_none_or(|at| at <= Instant::now());
+        if is_outdated && self.listing.is_empty() {
+            self.list(node);
+        }
+        is_outdated
+    }
+
+    fn list(&mut self, node: &NodeView) {
         let list = self
             .expectations
             .clone()
-            .list_unlabelled(node.clone(), dirs.clone());
+            .list_unlabelled(node.clone(), self.dirs.clone());
         self.listing = JoinSet::new();
         self.listing.spawn(list);
-        self.is_complete = false;
     }
 
     /// All PVs; `None` until they are listed, including those without the label.
     pub fn views(&mut self) -> Option<Vec<PvView>> {
-        if let Some(list) = self.listing.try_join_next() {
-            self.is_complete = list.is_ok();
+        if let Some(Ok(owners)) = self.listing.try_join_next() {
+            self.owners = Arc::new(owners);
+            let age = Duration::from_mins(fastrand::u64(LIST_MAX_AGE_MINUTES));
+            self.outdated_at = Some(Instant::now() + age);
         }
-        let mut views = self.watched.borrow().clone().filter(|_| self.is_complete)?;
+        let is_listed = self.outdated_at.is_some() || self.dirs.is_empty();
+        let mut views = self.watched.borrow().clone().filter(|_| is_listed)?;
         self.expectations.apply_to(&mut views);
         // A PV that is seen again was not deleted.
         for offer in views.values().filter_map(|pv| pv.offer.as_ref()) {
@@ -177,5 +201,47 @@ mod tests {
             assert_eq!(cache.views().unwrap().len(), 1);
             sleep(Duration::from_secs(3)).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unlabelled_pvs_are_listed_again_only_for_an_offer_or_a_wipe() {
+        let lists = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&lists);
+        let server = Router::new().fallback(move |uri: Uri| {
+            let query = uri.query().unwrap_or_default().to_owned();
+            let is_unlabelled = query.contains("labelSelector=%21");
+            *counted.lock() += usize::from(is_unlabelled);
+            let pv = json!({ "metadata": { "name": "pv" }, "spec": { "hostPath": { "path": "/a" } } });
+            let items = if is_unlabelled { vec![pv] } else { Vec::new() };
+            let metadata = json!({ "resourceVersion": "7" });
+            let list = json!({ "kind": "PersistentVolumeList", "apiVersion": "v1", "metadata": metadata, "items": items });
+            async move {
+                if query.contains("watch=") {
+                    std::future::pending::<()>().await;
+                }
+                list.to_string()
+            }
+        });
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        let mut cache = PvCache::start(&cluster, "host-1", &Arc::default());
+        let metadata = json!({ "name": "n", "labels": { LABEL_HOSTNAME: "host-1" } });
+        let node = NodeView::from_metadata(&serde_json::from_value(metadata).unwrap()).unwrap();
+        let dirs = BTreeSet::from(["/mnt/fast".parse().unwrap()]);
+        cache.find_unlabelled(&node, &dirs);
+        while cache.views().is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!((cache.owners.len(), cache.is_outdated(&node)), (1, false));
+        sleep(Duration::from_hours(1)).await;
+        cache.find_unlabelled(&node, &dirs);
+        assert!(cache.views().is_some());
+        assert_eq!(*lists.lock(), 1, "idle");
+        assert!(cache.is_outdated(&node));
+        while cache.is_outdated(&node) {
+            assert!(cache.views().is_some(), "the latest list counts meanwhile");
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(*lists.lock(), 2);
     }
 }

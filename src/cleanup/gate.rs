@@ -20,10 +20,10 @@ use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
 use super::pods::{ensure_no_host_path, node_pods, seen};
-use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark};
+use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark, path_owner};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads everything again: the PV, its claim, the Pods, the kubelet's directory, the disk and the Node.
 ///
@@ -51,6 +51,7 @@ pub(super) async fn gate(
         let uses = |pod: &&PodView| uses_claim(pod, claim, successor.as_ref(), sees_pods);
         ensure_unused(pods.iter().filter(uses))?;
     }
+    ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order, &of_node).await?;
     ensure_no_other_pv(context, &pv, &node).await?;
     ensure_not_paused(context, &node).await?;
@@ -71,6 +72,7 @@ pub(super) async fn gate_orphan(
 ) -> Result<BoxedVolume, Stop> {
     let node = context.state.borrow().node.clone();
     let pods = node_pods(context).await.map_err(api("listing Pods"))?;
+    ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order, &pods).await?;
     ensure_no_other_pv(context, &order.pv, &node).await?;
     let node = ensure_not_paused(context, &node).await?;
@@ -173,6 +175,22 @@ async fn ensure_no_other_pv(
         }
     }
     Ok(())
+}
+
+/// Fails if another PV owns the volume's storage by a path that leads there. It precedes the exclusive open, which could
+/// fail that PV's mount.
+async fn ensure_path_has_no_owner(
+    context: &CleanupContext,
+    order: &CleanOrder,
+) -> Result<(), Stop> {
+    let (path, footprint) = (&order.path, &order.candidate.footprint);
+    let Some(owner) = path_owner(context, path, footprint, &order.pv.uid).await else {
+        return Ok(());
+    };
+    let message = format!(
+        "{owner}; cleaning {path} would destroy its data, so nothing was touched; delete the wrong one of the two"
+    );
+    Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into())
 }
 
 /// Fails while the claim of a released PV exists, or another one of its name is bound to the PV: its `claimRef` may have

@@ -8,25 +8,29 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::cluster::PodView;
 use crate::config::{Class, Config};
+use crate::host::footprint::Footprint;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{MarkState, StateDir};
+use crate::host::path_relation::{HostView, Relation, look, owners_by_text};
 use crate::host::system::Dir;
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
 use crate::plan::{CleanOrder, MarkWrite, PvDraft};
-use crate::view::PvView;
+use crate::types::HostPath;
+use crate::view::{PathOwner, PvView};
 use crate::wipe::progress::Progress;
 
-use super::Failure;
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::mark::write_mark;
 use super::pods::HostPathUse;
 use super::volume::{Access, OpenVolume};
+use super::{Failure, gate};
 
 /// The answer of a disk.
 pub type Look<'a, T> = BoxFuture<'a, Result<T, Obstacle>>;
@@ -54,6 +58,14 @@ pub trait Host: Disks {
 
     /// The kubelet's uses of a PV's volume.
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
+
+    /// Those of the PVs that own the volume at a path, by what is visible of their own paths, and how.
+    fn path_owners<'a>(
+        &'a self,
+        owners: &'a [PathOwner],
+        volume: (&'a HostPath, &'a Footprint),
+        facts: &'a PassFacts,
+    ) -> BoxFuture<'a, Vec<(PathOwner, Relation)>>;
 }
 
 /// A volume whose mark is being written.
@@ -129,13 +141,20 @@ impl PassFacts {
 pub struct LocalHost {
     disks: LocalDisks,
     kubelet: KubeletDir,
+    /// Held while paths are resolved: one that hangs must not cost further threads.
+    resolving: Arc<Mutex<()>>,
 }
 
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
     pub fn new(kubelet: KubeletDir, state: StateDir) -> Self {
         let disks = LocalDisks::new(state);
-        Self { disks, kubelet }
+        let resolving = Arc::default();
+        Self {
+            disks,
+            kubelet,
+            resolving,
+        }
     }
 
     /// The directories are not touched: one may be on a disk that does not answer.
@@ -231,5 +250,41 @@ impl Host for LocalHost {
             })
         });
         look.map(|looked| looked?).boxed()
+    }
+
+    fn path_owners<'a>(
+        &'a self,
+        owners: &'a [PathOwner],
+        (entry, volume): (&'a HostPath, &'a Footprint),
+        facts: &'a PassFacts,
+    ) -> BoxFuture<'a, Vec<(PathOwner, Relation)>> {
+        let classes = facts.config.classes.values();
+        let dirs = classes.map(|class| (class.host_dir.clone(), class.mount_dir.clone()));
+        let dirs: Vec<_> = dirs.collect();
+        let resolve = async move {
+            let guard = Arc::clone(&self.resolving).lock_owned().await;
+            let facts = self.facts(facts).await?;
+            let (owners, entry, volume) = (owners.to_vec(), entry.clone(), volume.clone());
+            let owning = move || {
+                let (_guard, machine) = (guard, &facts.machine);
+                let view = HostView {
+                    dirs,
+                    mounts: &machine.mounts,
+                    look: &|path| look(path, &machine.sysfs),
+                };
+                let owns = |it: PathOwner| view.owns(&it, &entry, &volume).map(|how| (it, how));
+                Ok(owners.into_iter().filter_map(owns).collect())
+            };
+            on_thread(owning).await
+        };
+        let limited = async move {
+            let found = timeout(gate::TIMEOUT, resolve).await;
+            let found = found.unwrap_or_else(|error| Err(Obstacle::Unknown(error.to_string())));
+            found.unwrap_or_else(|why| {
+                tracing::warn!(path = %entry, %why, "the paths of other PVs could not be resolved; they are compared as text");
+                owners_by_text(owners, entry)
+            })
+        };
+        limited.boxed()
     }
 }

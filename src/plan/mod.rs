@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
     /// Indexes the PVs, the layers of all devices, and each volume that is being cleaned or has a PV of any
     /// provisioner, before candidates are checked.
     fn occupy_by_pvs(&mut self) {
-        for pv in self.pvs.iter().filter(|pv| pv.is_local_to(self.node)) {
+        for pv in self.pvs.iter().filter(|pv| pv.may_be_on(self.node)) {
             if let Some(path) = pv.path() {
                 self.by_path.entry(path).or_default().push(pv);
                 self.occupied.name(path, pv);
@@ -216,6 +216,12 @@ impl<'a> Planner<'a> {
                 });
             }
         }
+        let is_seen = |path: &HostPath| self.occupied.at(path).is_some();
+        let others = self.pvs.iter().filter(|pv| pv.may_be_on(self.node));
+        let others = others.filter(|pv| !pv.path().is_some_and(is_seen));
+        let others = others.filter_map(PvView::path_owner);
+        let owners = others.chain(self.snapshot.owners.iter().cloned()).collect();
+        self.occupied.owners = owners;
         // A volume whose class is gone, or that cannot be read, occupies its storage too.
         for (path, pvs) in &self.by_path {
             if self.occupied.at(path).is_none() {

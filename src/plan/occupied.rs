@@ -12,7 +12,7 @@ use crate::host::footprint::{Footprint, Overlap, overlap};
 use crate::host::identity::{Identity, may_share};
 use crate::host::mounts::DeviceNumber;
 use crate::types::HostPath;
-use crate::view::{ClaimRef, PvView};
+use crate::view::{ClaimRef, PathOwner, PvView};
 
 /// One volume and where it is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Occupied {
     named: BTreeMap<HostPath, Vec<(String, String)>>,
     /// The claims, without UID, that are bound to PVs of ours.
     pub claims: BTreeSet<ClaimRef>,
+    /// The PVs that may own storage of this node by a path at which no volume was seen.
+    pub owners: Vec<PathOwner>,
 }
 
 impl Occupied {

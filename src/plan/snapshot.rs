@@ -10,7 +10,7 @@ use crate::config::{Config, Fault, Loaded};
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::{Observation, Skip};
 use crate::types::HostPath;
-use crate::view::{Jobs, NodeView, PvView, StorageClassView, Tenancy};
+use crate::view::{Jobs, NodeView, PathOwner, PvView, StorageClassView, Tenancy};
 
 use super::OtherPvs;
 use super::job_object::JobSource;
@@ -165,6 +165,8 @@ pub struct Snapshot {
     pub observed: BTreeMap<String, Observation>,
     /// Our PVs, and all PVs below our directories; `None` until they were listed.
     pub pvs: Option<Vec<PvView>>,
+    /// The PVs of other provisioners that may be of storage of this node.
+    pub owners: Arc<Vec<PathOwner>>,
     /// Cleanups, by tenancy.
     pub cleanups: BTreeMap<Tenancy, Cleanup>,
     /// The cleaning Jobs on this node, by name.

@@ -1,16 +1,19 @@
 //! The fields of API objects that decisions depend on, parsed once.
 
+mod affinity;
 mod job;
 mod node;
 mod partial;
 mod pv;
 mod storage_class;
 
+pub use affinity::Affinity;
 pub use job::{Job, JobState, JobView, Jobs};
 pub use node::NodeView;
 pub use partial::Partial;
 pub(crate) use pv::hosts_of_terms;
 pub use pv::{
-    ClaimRef, Ownership, PersistentVolume, Phase, PvRef, PvSpec, PvView, ReclaimPolicy, Tenancy,
+    ClaimRef, Ownership, PathOwner, PersistentVolume, Phase, PvRef, PvSpec, PvView, ReclaimPolicy,
+    Tenancy,
 };
 pub use storage_class::StorageClassView;

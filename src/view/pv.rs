@@ -5,8 +5,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    LocalVolumeSource, ObjectReference, PersistentVolume as FullPv, PersistentVolumeStatus,
-    VolumeNodeAffinity,
+    HostPathVolumeSource, LocalVolumeSource, ObjectReference, PersistentVolume as FullPv,
+    PersistentVolumeStatus, VolumeNodeAffinity,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -21,10 +21,12 @@ use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
     ANNOTATION_INSTALLATION, ANNOTATION_MOVED_FROM, ANNOTATION_OFFER, ANNOTATION_PAUSED,
     ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
-    provisioner_name, pv_name, pv_name_on_collision,
+    PROVISIONER_PREFIX, provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
-use crate::view::{NodeView, Partial};
+use crate::view::{Affinity, NodeView, Partial};
+
+use super::affinity::is_hosts;
 
 /// A PersistentVolume, as far as it is read.
 pub type PersistentVolume = Partial<FullPv, PvSpec, PersistentVolumeStatus>;
@@ -35,6 +37,7 @@ pub type PersistentVolume = Partial<FullPv, PvSpec, PersistentVolumeStatus>;
 pub struct PvSpec {
     capacity: BTreeMap<String, Quantity>,
     claim_ref: Option<ObjectReference>,
+    host_path: Option<HostPathVolumeSource>,
     local: Option<LocalVolumeSource>,
     node_affinity: Option<VolumeNodeAffinity>,
     persistent_volume_reclaim_policy: Option<String>,
@@ -103,6 +106,19 @@ pub struct PvRef {
     pub resource_version: String,
 }
 
+/// A PV that owns the storage at a path of this node, whatever leads there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathOwner {
+    /// The PV's name.
+    pub pv: String,
+    /// The PV's UID.
+    pub uid: String,
+    /// The path, as the PV has it.
+    pub path: String,
+    /// Whether it also owns the volumes below the path. A hostPath PV does not: it may show a whole machine.
+    pub owns_below: bool,
+}
+
 /// The owner of a PV, by its annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
@@ -140,6 +156,8 @@ pub struct PvView {
     /// `spec.local.path`, or why there is none that is usable. A PV with another source (hostPath, CSI, ...) is never
     /// cleaned, whatever its annotations are.
     pub local_path: Result<HostPath, String>,
+    /// The path of a hostPath PV, or a local path that is not usable.
+    pub other_path: Option<String>,
     /// `spec.volumeMode`.
     pub mode: VolumeMode,
     /// `spec.capacity.storage`, as written.
@@ -157,6 +175,8 @@ pub struct PvView {
     pub release: Option<String>,
     /// The hostname values that the required node affinity allows.
     pub hostnames: Vec<String>,
+    /// The affinity, unless it only lists hostnames.
+    pub affinity: Option<Affinity>,
     /// The label `kubernetes.io/hostname`.
     pub hostname_label: Option<String>,
     /// Annotation `pv.kubernetes.io/provisioned-by`.
@@ -191,6 +211,9 @@ impl PvView {
         let (spec, status) = (&pv.spec, &pv.status);
         let annotation = |key| pv.annotations().get(key).cloned();
         let policy = spec.persistent_volume_reclaim_policy.as_ref();
+        let local_path = local_path(spec);
+        let local = spec.local.as_ref().filter(|_| local_path.is_err());
+        let host_path = spec.host_path.as_ref().map(|it| &it.path);
         let capacity = spec.capacity.get("storage");
         let deletion = metadata.deletion_timestamp.as_ref();
         let transition = status.last_phase_transition_time.as_ref();
@@ -202,7 +225,8 @@ impl PvView {
             finalizers: pv.finalizers().to_vec(),
             deleting: deletion.is_some(),
             class: spec.storage_class_name.clone().unwrap_or_default(),
-            local_path: local_path(spec),
+            local_path,
+            other_path: local.map(|it| &it.path).or(host_path).cloned(),
             mode: parse(spec.volume_mode.as_ref()).unwrap_or_default(),
             capacity: capacity.map(|quantity| quantity.0.clone()),
             policy: parse(policy).unwrap_or(ReclaimPolicy::Retain),
@@ -217,6 +241,7 @@ impl PvView {
                 .zip(transition)
                 .map(|(deleted, released)| format!("{}/{}", deleted.0, released.0)),
             hostnames: hosts_of_terms(spec).flatten().collect(),
+            affinity: Affinity::from_api(spec.node_affinity.as_ref()),
             hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
             provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),
             installation: annotation(ANNOTATION_INSTALLATION),
@@ -311,6 +336,26 @@ impl PvView {
         self.is_on(node) || self.was_made_on(node)
     }
 
+    /// Whether its path may be on this node: its affinity does not exclude the node, and no provisioner of another node
+    /// created it.
+    pub fn may_be_on(&self, node: &NodeView) -> bool {
+        let by = self.provisioned_by.as_deref();
+        let is_of_another = by.is_some_and(|by| by.starts_with(PROVISIONER_PREFIX));
+        let is_allowed = |it: &Affinity| !is_of_another && it.allows(node);
+        self.is_local_to(node) || self.affinity.as_ref().is_some_and(is_allowed)
+    }
+
+    /// The path of a local or hostPath PV, with its owner.
+    pub fn path_owner(&self) -> Option<PathOwner> {
+        let path = self.path().map(HostPath::as_str);
+        Some(PathOwner {
+            pv: self.name.clone(),
+            uid: self.uid.clone(),
+            path: path.or(self.other_path.as_deref())?.to_owned(),
+            owns_below: path.is_some(),
+        })
+    }
+
     /// The owner, for a provisioner of this node and installation. An annotation can be forged: ownership alone never
     /// permits a wipe.
     pub fn ownership(
@@ -373,7 +418,7 @@ pub fn hosts_of_terms(spec: &PvSpec) -> impl Iterator<Item = Vec<String>> {
     terms.map(|term| {
         let expressions = term.match_expressions.iter().flatten();
         expressions
-            .filter(|it| it.key == LABEL_HOSTNAME && it.operator == "In")
+            .filter(|it| is_hosts(it))
             .flat_map(|it| it.values.clone().unwrap_or_default())
             .collect()
     })

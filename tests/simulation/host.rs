@@ -13,13 +13,15 @@ use local_volume_provisioner::cleanup::{
 };
 use local_volume_provisioner::cluster::PodView;
 use local_volume_provisioner::config::{Class, DiscoveryPolicy};
+use local_volume_provisioner::host::footprint::Footprint;
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
+use local_volume_provisioner::host::path_relation::{Relation, owners_by_text};
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken,
 };
 use local_volume_provisioner::plan::{CleanOrder, MarkWrite, PvDraft, reasons};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
-use local_volume_provisioner::view::PvView;
+use local_volume_provisioner::view::{PathOwner, PvView};
 use local_volume_provisioner::wipe::progress::Progress;
 
 use crate::world::{State, Wipe, World, candidate, pause};
@@ -206,6 +208,15 @@ impl Host for SimHost {
             })
         };
         look.boxed()
+    }
+
+    fn path_owners<'a>(
+        &'a self,
+        owners: &'a [PathOwner],
+        (entry, _): (&'a HostPath, &'a Footprint),
+        _: &'a PassFacts,
+    ) -> BoxFuture<'a, Vec<(PathOwner, Relation)>> {
+        std::future::ready(owners_by_text(owners, entry)).boxed()
     }
 }
 

@@ -20,13 +20,15 @@ use crate::cluster::{Cluster, jobs_of};
 use crate::cmd::discover;
 use crate::cmd::run::{UsageError, cluster, load, state_directory};
 use crate::config::{Class, Cleaner};
+use crate::host::Machine;
 use crate::host::identity::Identity;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{Mark, MarkState, StateDir};
+use crate::host::path_relation::{HostView, look};
 use crate::plan::verdict::may_clean;
-use crate::plan::{ClassReport, FoundVolume, PvLocation, Settings, VolumeReport};
-use crate::types::{MountPath, SkipReason, VolumeMode};
-use crate::view::{JobView, NodeView, Phase, PvView};
+use crate::plan::{ClassReport, FoundVolume, Occupied, PvLocation, Settings, VolumeReport};
+use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
+use crate::view::{JobView, NodeView, PathOwner, Phase, PvView};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
@@ -135,6 +137,13 @@ impl<'a> Finder<'a> {
         let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
         let opened = opened.map_err(|obstacle| anyhow!("{obstacle}"))?;
         ensure!(!opened.candidate.read_only, "{path} is read-only");
+        if let Some(owner) = self.path_owner(&plan.occupied, &host_path, &opened, pv.as_ref())? {
+            bail!(
+                "PV {} has the path {}, which leads to this volume",
+                owner.pv,
+                owner.path
+            );
+        }
         // Under the lock: the provisioner may have wiped the volume and offered it meanwhile.
         let now = self.pvs(&node).await?.into_iter().find(is_at_path);
         let version = |pv: PvView| (pv.uid, pv.resource_version);
@@ -177,11 +186,33 @@ impl<'a> Finder<'a> {
         })
     }
 
+    /// Another PV that owns the volume by a path that leads there.
+    fn path_owner<'o>(
+        &self,
+        occupied: &'o Occupied,
+        entry: &HostPath,
+        opened: &OpenVolume,
+        pv: Option<&PvView>,
+    ) -> Result<Option<&'o PathOwner>> {
+        let machine = Machine::read(&self.state)?;
+        let classes = self.settings.config.classes.values();
+        let dirs = classes.map(|class| (class.host_dir.clone(), class.mount_dir.clone()));
+        let view = HostView {
+            dirs: dirs.collect(),
+            mounts: &machine.mounts,
+            look: &|path| look(path, &machine.sysfs),
+        };
+        let owns = |it: &&PathOwner| {
+            pv.is_none_or(|pv| pv.uid != it.uid)
+                && view.owns(it, entry, &opened.candidate.footprint).is_some()
+        };
+        Ok(occupied.owners.iter().find(owns))
+    }
+
     /// The PVs of the node.
     async fn pvs(&self, node: &NodeView) -> Result<Vec<PvView>> {
-        let is_here = |pv: &PvView| {
-            pv.hostname_label.as_ref() == Some(&node.hostname) || pv.is_local_to(node)
-        };
+        let is_here =
+            |pv: &PvView| pv.hostname_label.as_ref() == Some(&node.hostname) || pv.may_be_on(node);
         let pvs = self.cluster.pvs_in_pages(ListParams::default(), is_here);
         pvs.await.context("listing the PersistentVolumes")
     }

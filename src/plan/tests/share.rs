@@ -3,7 +3,7 @@
 use super::kit::*;
 use crate::inventory::Candidate;
 use crate::plan::CleanupState;
-use crate::view::PvView;
+use crate::view::{Affinity, PathOwner, PvView};
 
 /// Candidates that share storage, and what the second is skipped as.
 fn pairs() -> Vec<(&'static str, Candidate, Candidate, &'static str)> {
@@ -371,4 +371,48 @@ fn nothing_is_cleaned_that_may_lie_below_a_volume_that_is_not_seen() {
     let beside = format!("{:?}", world.pv(unseen).plan());
     assert!(!beside.contains("Clean("), "{beside}");
     assert!(beside.contains("VolumeDuplicate"), "{beside}");
+}
+
+/// The PVs whose paths have to be resolved before a volume is offered or wiped.
+#[test]
+fn pv_whose_path_is_no_seen_volume_may_own_any_volume() {
+    let at = |path: &str| with(pv("pv-b", path, &fs(2)), |pv| pv.provisioned_by = None);
+    let of_zone = |pv| {
+        with(pv, |pv: &mut PvView| {
+            (pv.hostnames, pv.affinity) = (Vec::new(), Some(Affinity::AnyNode));
+        })
+    };
+    let excluded = with(of_zone(at("/srv/b")), |pv| {
+        pv.affinity = Some(Affinity::Terms(vec![]));
+    });
+    let host_path = with(of_zone(at("/srv/b")), |pv| {
+        (pv.local_path, pv.other_path) = (Err("not local".into()), Some("/srv/b".into()));
+    });
+    let by_another = with(of_zone(at("/srv/b")), |pv| {
+        pv.provisioned_by = Some("local-volume-provisioner-node-2-uid".into());
+    });
+    let csi = with(host_path.clone(), |pv| pv.other_path = None);
+    for (situation, pv, owners) in [
+        ("a seen volume", at("/mnt/fast/a"), &[][..]),
+        ("another path", at("/srv/b"), &[("/srv/b", true)]),
+        ("any node", of_zone(at("/srv/b")), &[("/srv/b", true)]),
+        ("a hostPath PV", host_path, &[("/srv/b", false)]),
+        ("excluded by its affinity", excluded, &[]),
+        ("another node's", by_another, &[]),
+        ("another source", csi, &[]),
+    ] {
+        let plan = world().fast("a", &fs(1)).pv(pv).plan();
+        let owners_of = |it: &PathOwner| (it.path.clone(), it.owns_below);
+        let found: Vec<_> = plan.occupied.owners.iter().map(owners_of).collect();
+        let owners = owners
+            .iter()
+            .map(|(path, below)| ((*path).to_owned(), *below));
+        assert_eq!(found, owners.collect::<Vec<_>>(), "{situation}");
+    }
+    let skipped = ["a is Skipped as PathClaimedByOtherPV"];
+    let beside = of_zone(at("/mnt/fast/a"));
+    world()
+        .fast("a", &fs(1))
+        .pv(beside)
+        .expect("any node, this path", &skipped);
 }

@@ -67,6 +67,7 @@ fn every_field_is_read() {
         deleting: true,
         class: "fast".into(),
         local_path: Ok(HostPath::from_api("/mnt/fast/a").unwrap()),
+        other_path: None,
         mode: VolumeMode::Block,
         capacity: Some("11Gi".into()),
         policy: ReclaimPolicy::Delete,
@@ -79,6 +80,7 @@ fn every_field_is_read() {
         released_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
         release: Some("2026-01-02T03:04:05Z/2026-01-01T00:00:00Z".into()),
         hostnames: vec!["host-1".into(), "host-2".into(), "host-3".into()],
+        affinity: None,
         hostname_label: Some("host-1".into()),
         provisioned_by: Some("another-provisioner".into()),
         installation: Some("storage/lvp".into()),
@@ -119,6 +121,10 @@ fn absent_fields_are_read_as_safe_values() {
     let not_local = Err("it is not a local volume (it has no spec.local)".to_owned());
     assert_eq!((&pv.local_path, pv.path()), (&not_local, None));
     assert_eq!(pv.provisioned_by, None);
+    assert_eq!(
+        (pv.affinity.as_ref(), pv.path_owner()),
+        (Some(&Affinity::AnyNode), None)
+    );
     assert!(!pv.deleting && !pv.used && !pv.bound_by_controller && pv.hostnames.is_empty());
 }
 
@@ -293,5 +299,28 @@ fn ownership_depends_on_name_uid_and_host() {
             assert_eq!(owner(&pv, Some("a/c")), of_other, "{situation}, of another");
             assert_eq!(owner(&pv, None), of_other, "{situation}, ours is unknown");
         }
+    }
+}
+
+#[test]
+fn path_of_a_local_or_hostpath_pv_has_an_owner() {
+    for (source, expected) in [
+        (
+            json!({ "local": { "path": "/mnt/a" } }),
+            Some(("/mnt/a", true)),
+        ),
+        (
+            json!({ "local": { "path": "/mnt/./a" } }),
+            Some(("/mnt/./a", false)),
+        ),
+        (
+            json!({ "hostPath": { "path": "/srv/a" } }),
+            Some(("/srv/a", false)),
+        ),
+        (json!({ "csi": { "driver": "d" } }), None),
+    ] {
+        let owner = read(json!({ "spec": source })).path_owner();
+        let owner = owner.as_ref().map(|it| (it.path.as_str(), it.owns_below));
+        assert_eq!(owner, expected, "{source}");
     }
 }

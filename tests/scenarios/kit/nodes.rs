@@ -30,6 +30,11 @@ pub fn set_hostname_label(stage: &Stage, hostname: &str) {
     patch_node(stage, &json!({ "labels": { LABEL_HOSTNAME: hostname } }));
 }
 
+/// Sets the label `zone` of our Node.
+pub fn set_zone_label(stage: &Stage, zone: &str) {
+    patch_node(stage, &json!({ "labels": { "zone": zone } }));
+}
+
 fn patch_node(stage: &Stage, metadata: &Value) {
     let patch = Patch::Merge(json!({ "metadata": metadata }));
     stage.request(nodes(stage).patch(&stage.node(), &PatchParams::default(), &patch));
