@@ -71,7 +71,15 @@ pub(super) async fn gate_orphan(
     order: &CleanOrder,
 ) -> Result<BoxedVolume, Stop> {
     let node = context.state.borrow().node.clone();
+    for name in order.pv.names_on(&node).into_iter().flatten() {
+        let pv = PvView {
+            name,
+            ..order.pv.clone()
+        };
+        ensure_kubelet_unmounted(context, &pv).await?;
+    }
     let pods = node_pods(context).await.map_err(api("listing Pods"))?;
+    ensure_claim_of_mark_unused(context, order, &node, &pods).await?;
     ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order, &pods).await?;
     ensure_no_other_pv(context, &order.pv, &node).await?;
@@ -90,6 +98,40 @@ pub(super) async fn gate_orphan(
         return changed("the volume, its mark or the consent changed meanwhile");
     }
     Ok(volume)
+}
+
+/// Fails while a Pod uses the claim that the mark of a volume without a PV names, unless that is bound to another volume.
+async fn ensure_claim_of_mark_unused(
+    context: &CleanupContext,
+    order: &CleanOrder,
+    node: &NodeView,
+    pods: &[PodView],
+) -> Result<(), Stop> {
+    let mark = order.candidate.mark.on_disk.valid();
+    let claim = mark.and_then(|mark| mark.claim.as_deref()?.split_once('/'));
+    let Some((namespace, name)) = claim else {
+        return Ok(());
+    };
+    let claim = ClaimRef {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: None,
+    };
+    let mut users = pods
+        .iter()
+        .filter(|pod| uses_claim(pod, &claim, None, false));
+    let Some(user) = users.next() else {
+        return Ok(());
+    };
+    let found = context.cluster.claim(&claim).await;
+    let volume = found
+        .map_err(api("reading the claim"))?
+        .and_then(|it| it.volume);
+    let names = order.pv.names_on(node);
+    if volume.is_some_and(|volume| names.is_none_or(|names| !names.contains(&volume))) {
+        return Ok(());
+    }
+    ensure_unused(users.chain([user]))
 }
 
 /// Decides whether the device or filesystem at the path is the volume and may be cleaned.

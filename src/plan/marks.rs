@@ -89,11 +89,20 @@ impl<'a> Planner<'a> {
     /// The mark that precedes the creation of a PV.
     pub(super) fn pending_mark(&self, cluster: &str, volume: FoundVolume<'_>) -> Mark {
         let (path, candidate) = (volume.path(), volume.candidate);
-        // Each offer has another, also that of a volume whose mark is lost: a token tells whether an offer has ended.
-        let token = format!("{} {path} {}", self.node.uid, self.snapshot.date);
+        // Each offer has another token, also that of a volume whose mark is lost: a token tells whether an offer has ended.
+        // An offer that has begun goes on, since during a rolling update another provisioner may be about to create its PV.
+        let begun = candidate.mark.on_disk.valid();
+        let begun = begun.filter(|it| it.state == MarkState::Pending && it.cluster == cluster);
+        let token = begun.map_or_else(
+            || {
+                let text = format!("{} {path} {}", self.node.uid, self.snapshot.date);
+                format!("{:016x}", fnv1a_64(text.bytes()))
+            },
+            |it| it.token.clone(),
+        );
         Mark {
             cluster: cluster.to_owned(),
-            token: format!("{:016x}", fnv1a_64(token.bytes())),
+            token,
             state: MarkState::Pending,
             identity_hash: candidate.identity.hash(),
             class: volume.class.name.clone(),

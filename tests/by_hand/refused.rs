@@ -103,7 +103,7 @@ fn volumes_in_use() {
         assert_refused(&stage, path, "locked");
     }
     stage.pod_with_host_path("user", path);
-    assert_refused(&stage, path, "uses it by hostPath");
+    assert_refused(&stage, path, "mount it by hostPath");
     stage.delete_pod("user", true);
 
     let of_pod = "kubelet/pods/uid/volumes/kubernetes.io~local-volume/pv";

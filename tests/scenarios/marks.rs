@@ -121,7 +121,11 @@ fn interrupted_wipe_whose_pv_is_lost_waits_for_consent() {
         has_secret(path) && stage.pvs_at(path).is_empty()
     });
     let key = "consent.local-volume-provisioner/interrupted";
+    stage.pod("user", "claim");
     annotate_node(stage, key, format!("wipe:-:0:0,{consent}"));
+    stage.event("VolumeInUse", "used by pods");
+    assert!(has_secret(path));
+    stage.delete_pod("user", true);
     volume.is_cleaned();
     volume.stage.event("VolumeDelete", "cleaning");
 }
@@ -135,8 +139,7 @@ struct Backup {
 impl Backup {
     fn of(volume: &Occupied) -> Self {
         let claims = Api::namespaced(volume.stage.client.clone(), &volume.stage.namespace());
-        let mut pv = json!(volume.pv);
-        pv["metadata"]["finalizers"] = json!([FINALIZER]);
+        let pv = json!(volume.pv);
         let claim = volume.stage.request(claims.get("claim"));
         Self { claim, pv }
     }
@@ -187,6 +190,7 @@ fn finished_wipe_vouches_for_nothing_after_a_restore_of_the_api() {
             .stage
             .eventually(what, || mark_at(&path)["state"] == "used");
         volume.stage.event("VolumeMarkMismatch", "it is empty");
+        volume.pv = volume.stage.pv(&name(&volume.pv)).unwrap();
         keep_secret(&volume.path);
         volume.note_data();
         volume.is_kept("Bound", "its claim is back");
@@ -197,8 +201,9 @@ fn finished_wipe_vouches_for_nothing_after_a_restore_of_the_api() {
 
 #[test]
 fn volume_that_was_used_and_released_again_is_wiped_again() {
-    let (mut volume, backup, refused) = or_skip!(wiped_and_kept());
+    let (mut volume, mut backup, refused) = or_skip!(wiped_and_kept());
     volume.stop();
+    backup.pv["metadata"]["finalizers"] = json!([FINALIZER]);
     backup.restore(&volume);
     refused.clear();
     keep_secret(&volume.path);

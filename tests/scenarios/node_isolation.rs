@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
@@ -68,10 +68,13 @@ fn a_class_with_a_selector_is_refused_by_name() {
 fn events_on_the_pod_carry_its_name_and_uid() {
     let stage = or_skip!(stage());
     stage.class("fast", &json!({ "accessMode": "Nonsense" }));
+    stage.pod_with_host_path("provisioner-abcde", "/dev/null");
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.namespace());
+    let uid = stage.request(pods.get("provisioner-abcde")).metadata.uid;
     let mut command = stage.command();
     command
         .env("POD_NAME", "provisioner-abcde")
-        .env("POD_UID", "an-uid")
+        .env("POD_UID", uid.as_ref().unwrap())
         .arg("--config")
         .arg(stage.config_dir())
         .arg("--kubelet-dir")
@@ -87,5 +90,5 @@ fn events_on_the_pod_carry_its_name_and_uid() {
         .find(|about| about.kind.as_deref() == Some("Pod"))
         .unwrap();
     assert_eq!(pod.name.as_deref(), Some("provisioner-abcde"));
-    assert_eq!(pod.uid.as_deref(), Some("an-uid"));
+    assert_eq!(pod.uid, uid);
 }

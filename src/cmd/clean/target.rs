@@ -75,6 +75,17 @@ impl<'a> Finder<'a> {
         })
     }
 
+    /// How a volume of this kind is cleaned.
+    fn method(&self, kind: VolumeMode, class: &Class) -> Result<Method> {
+        let cleaner = self.request.method.map(Cleaner::Method);
+        let method = Method::of(kind, cleaner.as_ref().unwrap_or(&class.cleaner));
+        ensure!(
+            kind == VolumeMode::Filesystem || method != Method::DeleteContents,
+            "{method} does not clean devices: choose another --method"
+        );
+        Ok(method)
+    }
+
     /// Finds, opens, locks and inspects the volume.
     ///
     /// # Errors
@@ -115,14 +126,10 @@ impl<'a> Finder<'a> {
             "{} does not show which volumes Pods use: name the kubelet's directory with --kubelet-dir",
             self.kubelet.path.display()
         );
-        let cleaner = self.request.method.map(Cleaner::Method);
-        let method = Method::of(kind, cleaner.as_ref().unwrap_or(&class.cleaner));
-        ensure!(
-            kind == VolumeMode::Filesystem || method != Method::DeleteContents,
-            "{method} does not clean devices: choose another --method"
-        );
+        let method = self.method(kind, class)?;
         let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
         let (volume, state, name) = (path.clone(), self.state.clone(), class.name.clone());
+        let offered_at = host_path.clone();
         let inspection = move || {
             let dirs = discovery_dirs(&config, |dir| {
                 let dir = dir.as_path();
@@ -131,7 +138,7 @@ impl<'a> Finder<'a> {
             let facts = NodeFacts::read(&kubelet, dirs.clone(), &state)?;
             let opened = OpenVolume::open(&volume, &name, kind, Access::Clean, &facts)?;
             let uses = facts.host_paths(&pods, &dirs);
-            ensure_no_host_path(&uses, &host_path, &opened.candidate.footprint)?;
+            ensure_no_host_path(&uses, &offered_at, &opened.candidate.footprint)?;
             Ok(opened)
         };
         let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;

@@ -38,7 +38,7 @@ fn wipe_is_cancelled_when_its_reason_ends() {
     let change = |change: fn(&mut PvView)| with(wiped(), change);
     let restored = bound(pv("pv-a", "/mnt/fast/a", &disk(1)));
     let other = |name| pv(name, "/mnt/fast/a", &disk(1));
-    let forget = change(|pv| pv.consent = Some(format!("forget:{}", disk(1).identity.text)));
+    let forget = change(|pv| pv.consent = Some(crate::plan::consent::forget(pv)));
     for (situation, pvs, found, is_over) in [
         ("Terminating", vec![wiped()], disk(1), false),
         // As the watch may show it after the commit.

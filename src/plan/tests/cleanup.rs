@@ -64,7 +64,10 @@ fn job(state: JobState) -> JobView {
 /// The API server was restored to a time before the release.
 #[test]
 fn finished_wipe_is_forgotten_when_its_pv_is_bound_again() {
-    let again = with(bound(committed()), |pv| pv.deleting = false);
+    let again = with(bound(committed()), |pv| {
+        pv.deleting = false;
+        pv.finalizers.clear();
+    });
     for state in [wiped(None, 0), CleanupState::Released] {
         let world = world().fast("a", &disk(1)).pv(again.clone());
         let world = world.cleanup(&again, state);

@@ -239,7 +239,7 @@ fn pv_of_a_mark_is_searched_before_the_mark_is_judged() {
 }
 
 #[test]
-fn each_offer_has_another_token_also_after_the_mark_was_lost() {
+fn each_offer_has_another_token_and_keeps_it() {
     let volume = marked(&fs(1), MarkOnDisk::Absent);
     let token = |world: World| {
         let actions = world.plan().actions;
@@ -253,6 +253,12 @@ fn each_offer_has_another_token_also_after_the_mark_was_lost() {
         world.snapshot.date += jiff::SignedDuration::from_nanos(1);
     });
     assert_ne!(token(searched(&volume)), token(later));
+    // Another provisioner of the node has written the mark, and may create the PV.
+    let begun = with(mark(MarkState::Pending), |it| {
+        it.written_at = world().snapshot.date;
+    });
+    let begun = searched(&marked(&fs(1), MarkOnDisk::Valid(begun)));
+    assert_eq!(token(begun), TOKEN);
 }
 
 #[test]

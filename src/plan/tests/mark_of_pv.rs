@@ -194,7 +194,7 @@ fn plan_writes_what_agrees_and_reports_what_does_not() {
             "a wipe for an earlier PV",
             used.clone(),
             MarkOnDisk::Valid(with(mark(MarkState::Wiping), |it| it.pv_uid = "old".into())),
-            &["mark /mnt/fast/a used", "a is Bound"],
+            &["VolumeMarkMismatch of pv", "a is MarkMismatch"],
         ),
         // Only the gate judges a PV that is due, on the locked volume.
         (
