@@ -134,7 +134,7 @@ pub struct LocalHost {
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
     pub fn new(kubelet: KubeletDir, state: StateDir) -> Self {
-        let disks = LocalDisks::new(state);
+        let disks = LocalDisks::new(state, Some(kubelet.clone()));
         Self { disks, kubelet }
     }
 

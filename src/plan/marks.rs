@@ -280,6 +280,7 @@ impl<'a> Planner<'a> {
             let mut order = self.clean_order(pv, volume);
             let is_blocked = self.cleaning.contains(&path)
                 || self.with_job.contains(&path)
+                || self.occupied.contradictions.fault(class).is_some()
                 || self.is_being_created(&path, identity);
             let found = self.snapshot.cleanups.get(&tenancy);
             let now = self.snapshot.now;

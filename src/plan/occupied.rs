@@ -14,6 +14,8 @@ use crate::host::mounts::DeviceNumber;
 use crate::types::HostPath;
 use crate::view::{ClaimRef, PvView};
 
+use super::pod_mounts::Contradictions;
+
 /// One volume and where it is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupant {
@@ -46,6 +48,8 @@ pub struct Occupied {
     named: BTreeMap<HostPath, Vec<(String, String)>>,
     /// The claims, without UID, that are bound to PVs of ours.
     pub claims: BTreeSet<ClaimRef>,
+    /// The PVs for which the kubelet has mounted something else.
+    pub contradictions: Contradictions,
 }
 
 impl Occupied {
