@@ -286,6 +286,7 @@ impl Controller {
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now: self.context.table.now(),
             date: self.context.cluster.now(),
+            contradictions: self.state.borrow().occupied.contradictions.clone(),
             missing_since: std::mem::take(&mut self.missing_since),
             missing_limit: self.periods.discovery * MISSING_PERIODS,
             absent_for: self.installations.absent_for(),

@@ -87,6 +87,7 @@ pub(super) async fn gate_orphan(
     let candidate = volume.candidate();
     let state = context.state.borrow().clone();
     let occupied = &state.occupied;
+    let has_two_dirs = occupied.contradictions.fault(&order.class.name).is_some();
     let is_shared = occupied.duplicate(&order.path, "").is_some()
         || occupied
             .conflict(&candidate.footprint, &order.path)
@@ -94,7 +95,7 @@ pub(super) async fn gate_orphan(
     if state.settings.generation != order.generation || state.is_paused() {
         return changed("the configuration changed meanwhile");
     }
-    if is_shared || !consents_to_wipe(&node, candidate) {
+    if has_two_dirs || is_shared || !consents_to_wipe(&node, candidate) {
         return changed("the volume, its mark or the consent changed meanwhile");
     }
     Ok(volume)

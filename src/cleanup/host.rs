@@ -148,7 +148,7 @@ pub struct LocalHost {
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
     pub fn new(kubelet: KubeletDir, state: StateDir) -> Self {
-        let disks = LocalDisks::new(state);
+        let disks = LocalDisks::new(state, Some(kubelet.clone()));
         let resolving = Arc::default();
         Self {
             disks,

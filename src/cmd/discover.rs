@@ -65,7 +65,7 @@ pub(super) async fn survey(
 ) -> Plan {
     let taken = pvs.iter().filter_map(|pv| pv.path().cloned()).collect();
     let mut inventory = Inventory::new(
-        Arc::new(LocalDisks::new(StateDir::default())),
+        Arc::new(LocalDisks::new(StateDir::default(), None)),
         Arc::default(),
         SCAN_TIMEOUT,
     );

@@ -207,6 +207,7 @@ mod tests {
         let observed = classes.iter().map(|&(class, complete)| {
             let seen = Observation {
                 entries: Arc::default(),
+                pod_mounts: std::collections::BTreeMap::default(),
                 complete,
                 fault: None,
             };

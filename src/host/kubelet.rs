@@ -4,16 +4,27 @@
 //! these entries only after it has unmounted or unmapped the volume. Its mount of a disk that it formatted is not
 //! searched here: the exclusive open of the device detects it in any namespace.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::mounts::{Mount, MountTable};
+use super::mounts::{DeviceNumber, Mount, MountTable};
 use super::{paths_in, with_path};
 use crate::types::VolumeMode;
 
 /// The directory name of the kubelet's plugin for local volumes.
 const PLUGIN: &str = "kubernetes.io~local-volume";
+
+/// What the kubelet has mounted for pods, by the names of local PVs: each filesystem, and the directory in it.
+pub type PodMounts = BTreeMap<String, BTreeSet<(DeviceNumber, PathBuf)>>;
+
+/// Whether the kubelet mounts a local volume for a pod at such a path.
+pub fn is_of_local_volume(point: &Path) -> bool {
+    let dir = point.parent().and_then(Path::to_str);
+    dir.and_then(|dir| dir.strip_suffix(PLUGIN))
+        .is_some_and(|dir| dir.ends_with("/volumes/"))
+}
 
 /// The kubelet's directory, `/var/lib/kubelet` on most nodes.
 #[derive(Clone, Debug)]
@@ -47,6 +58,28 @@ impl KubeletDir {
             dirs.any(|dir| mount.point != *dir && mount.point.starts_with(dir))
         };
         table.iter().filter(is_below)
+    }
+
+    /// The pods' mounts of local PVs; none in a directory that is not that of the running kubelet.
+    pub fn pod_mounts(&self, table: &MountTable) -> PodMounts {
+        let mut found = PodMounts::new();
+        let mounts = table.iter().filter(|it| is_of_local_volume(&it.point));
+        let mut mounts = mounts.peekable();
+        if mounts.peek().is_none() || !self.visible() {
+            return found;
+        }
+        let pods = self.path.join("pods");
+        let pods = pods.canonicalize().unwrap_or(pods);
+        for mount in mounts {
+            let dir = mount.point.ancestors().nth(4);
+            if let Some(name) = mount.point.file_name().and_then(|name| name.to_str())
+                && dir == Some(&*pods)
+            {
+                let of_pv = found.entry(name.to_owned()).or_default();
+                of_pv.insert((mount.device, mount.root.clone()));
+            }
+        }
+        found
     }
 
     /// Whether the node's pods are visible, so that an absent entry means that a volume is not in use. Without
@@ -121,6 +154,45 @@ mod tests {
         assert!(!visible(Some("uid-ours")));
         fs::create_dir(dir.path().join("pods/uid-ours")).unwrap();
         assert!(visible(Some("uid-ours")));
+    }
+
+    #[test]
+    fn pod_mounts_are_those_of_the_kubelet_in_its_own_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let pods = dir.join("pods");
+        let line = |id: u32, root: &str, point: &Path| {
+            format!(
+                "{id} 1 8:1 {root} {} rw - ext4 /dev/sda1 rw\n",
+                point.display()
+            )
+        };
+        let volume = |pod: &str, kind: &str, name: &str| pods.join(pod).join(kind).join(name);
+        let local = "volumes/kubernetes.io~local-volume";
+        let elsewhere = Path::new("/other/pods/uid-1").join(local).join("pv-3");
+        let deeper = volume("uid-1/x", local, "pv-3");
+        let table = [
+            line(10, "/a", &volume("uid-1", local, "pv-1")),
+            line(11, "/b", &volume("uid-2", local, "pv-1")),
+            line(12, "/a", &volume("uid-1", local, "pv-2")),
+            line(
+                13,
+                "/c",
+                &volume("uid-1", "volumes/kubernetes.io~csi", "pv-3"),
+            ),
+            line(14, "/c", &volume("uid-1", "volume-subpaths", "pv-3")),
+            line(15, "/c", &elsewhere),
+            line(16, "/c", &deeper),
+        ];
+        let table = MountTable::parse(table.concat().as_bytes());
+        let kubelet = KubeletDir::new(&dir, Some("uid-ours".into()));
+        assert_eq!(kubelet.pod_mounts(&table), PodMounts::new());
+        fs::create_dir_all(pods.join("uid-ours")).unwrap();
+        let device = DeviceNumber { major: 8, minor: 1 };
+        let roots = |roots: &[&str]| roots.iter().map(|it| (device, it.into())).collect();
+        let wanted = [("pv-1", roots(&["/a", "/b"])), ("pv-2", roots(&["/a"]))];
+        let wanted = wanted.map(|(name, roots)| (name.to_owned(), roots));
+        assert_eq!(kubelet.pod_mounts(&table), PodMounts::from(wanted));
     }
 
     #[test]

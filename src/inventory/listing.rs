@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::host::Machine;
+use crate::host::kubelet::{KubeletDir, PodMounts};
 use crate::host::mark::StateDir;
 use crate::types::VolumeMode;
 
@@ -15,6 +16,8 @@ pub(super) struct Listing {
     pub(super) machine: Machine,
     /// The directory's path without links.
     pub(super) real: PathBuf,
+    /// The kubelet's mounts of local PVs.
+    pub(super) pod_mounts: PodMounts,
     /// The sorted names. One that is not UTF-8 is an error: its escaped text, for messages.
     pub(super) names: Vec<Result<String, String>>,
     /// Why names may be missing.
@@ -26,7 +29,12 @@ impl Listing {
     ///
     /// # Errors
     /// When the mount table cannot be read.
-    pub(super) fn read(dir: &Path, mode: VolumeMode, state: &StateDir) -> Result<Self, String> {
+    pub(super) fn read(
+        dir: &Path,
+        mode: VolumeMode,
+        state: &StateDir,
+        kubelet: Option<&KubeletDir>,
+    ) -> Result<Self, String> {
         let machine = Machine::read(state).map_err(|error| {
             format!(
                 "the mount table or the state directory cannot be read: {error}; is /proc mounted?"
@@ -48,9 +56,11 @@ impl Listing {
             listed.map(|error| format!("the directory {shown} cannot be read: {error}"))
         };
         names.sort();
+        let pod_mounts = kubelet.map(|it| it.pod_mounts(&machine.mounts));
         Ok(Self {
             machine,
             real,
+            pod_mounts: pod_mounts.unwrap_or_default(),
             names,
             fault,
         })

@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 use crate::config::Class;
 use crate::host::footprint::Footprint;
 use crate::host::identity::{GlobalIdentity, Identity};
+use crate::host::kubelet::PodMounts;
 use crate::host::mark::MarkFact;
 use crate::host::mounts::DeviceNumber;
 use crate::types::{SkipReason, VolumeMode};
@@ -48,6 +49,8 @@ pub trait Scanner: Debug + Send {
 pub struct Observation {
     /// Its entries by name. One that is not UTF-8 is escaped, and the finding is a skip.
     pub entries: Arc<BTreeMap<String, Finding>>,
+    /// The kubelet's mounts of local PVs, by the mount table that the entries were probed with.
+    pub pod_mounts: PodMounts,
     /// Whether the reading is complete. If not, an absent entry means nothing.
     pub complete: bool,
     /// Why the directory itself could not be read.
@@ -59,6 +62,7 @@ impl Observation {
     fn failed(fault: String) -> Self {
         Self {
             entries: Arc::default(),
+            pod_mounts: PodMounts::new(),
             complete: false,
             fault: Some(fault),
         }

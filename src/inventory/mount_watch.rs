@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
+use crate::host::kubelet::is_of_local_volume;
 use crate::host::mounts::{self, DeviceNumber, Mount};
 use crate::host::watch::MountEvents;
 
@@ -38,6 +39,8 @@ impl Concern {
         // A mount above the directory hides it.
         dirs.any(|dir| mount.point.starts_with(dir) || dir.starts_with(&mount.point))
             || self.devices.contains(&mount.device)
+            // After the release, the kubelet no longer shows what it has mounted.
+            || is_of_local_volume(&mount.point)
     }
 }
 
@@ -134,6 +137,14 @@ mod tests {
                 vec![],
                 table("30 20 0:50 / /var/lib/kubelet/pods/1 rw - tmpfs x rw\n"),
                 false,
+            ),
+            (
+                "a pod's local volume",
+                vec![],
+                table(
+                    "30 20 0:50 / /var/lib/kubelet/pods/1/volumes/kubernetes.io~local-volume/pv rw - tmpfs x rw\n",
+                ),
+                true,
             ),
             (
                 "a similar name",

@@ -16,6 +16,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Class;
 use crate::host::Machine;
+use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts;
 use crate::host::watch::DirEvents;
@@ -48,13 +49,14 @@ type StuckThreads = watch::Sender<BTreeSet<MountPath>>;
 pub struct LocalDisks {
     /// The state directory.
     pub state: StateDir,
+    kubelet: Option<KubeletDir>,
     mounts: Arc<MountWatch>,
     stuck: StuckThreads,
 }
 
 impl LocalDisks {
-    /// With the marks in a state directory. Requires a tokio runtime with I/O.
-    pub fn new(state: StateDir) -> Self {
+    /// With the marks in a state directory, and the kubelet's mounts. Requires a tokio runtime with I/O.
+    pub fn new(state: StateDir, kubelet: Option<KubeletDir>) -> Self {
         let mounts = Arc::new(MountWatch::default());
         let watch = Arc::clone(&mounts);
         // Changes count from now on, not when the task begins to run.
@@ -65,6 +67,7 @@ impl LocalDisks {
         });
         Self {
             state,
+            kubelet,
             mounts,
             stuck: StuckThreads::default(),
         }
@@ -82,6 +85,7 @@ impl Disks for LocalDisks {
         Box::new(DirScanner {
             class: Arc::clone(class),
             state: self.state.clone(),
+            kubelet: self.kubelet.clone(),
             mounts: Arc::clone(&self.mounts),
             mounts_changed: Arc::new(Notify::new()),
             events: None,
@@ -95,6 +99,7 @@ impl Disks for LocalDisks {
 struct DirScanner {
     class: Arc<Class>,
     state: StateDir,
+    kubelet: Option<KubeletDir>,
     mounts: Arc<MountWatch>,
     mounts_changed: Arc<Notify>,
     events: Option<DirEvents>,
@@ -142,6 +147,7 @@ impl DirScanner {
         let fault = listing.fault.or(probed.err());
         let observation = Observation {
             entries: Arc::new(entries),
+            pod_mounts: listing.pod_mounts,
             complete: fault.is_none(),
             fault,
         };
@@ -167,12 +173,12 @@ impl DirScanner {
         }
         let events = self.events.take().map_or_else(DirEvents::new, Ok);
         let mode = self.class.volume_mode;
-        let (path, state) = (dir.clone(), self.state.clone());
+        let (path, state, kubelet) = (dir.clone(), self.state.clone(), self.kubelet.clone());
         let mut thread = spawn_blocking(move || {
             let path = path.as_path();
             // First, so that no change after the reading is missed.
             let events = events.and_then(|mut events| events.set_dir(path).map(|()| events));
-            (events, Listing::read(path, mode, &state))
+            (events, Listing::read(path, mode, &state, kubelet.as_ref()))
         });
         match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
             Ok(Ok((events, listing))) => {

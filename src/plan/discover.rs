@@ -80,7 +80,7 @@ impl<'a> Planner<'a> {
 
     fn class(&mut self, class: &'a Arc<Class>, observation: &'a Observation) {
         let mut faults = Vec::from_iter(observation.fault.clone());
-        let storage_class = self.storage_class(class);
+        let storage_class = self.may_offer(class);
         if let Err(skip) = &storage_class {
             faults.push(skip.detail.clone());
         }
@@ -110,6 +110,20 @@ impl<'a> Planner<'a> {
             let about = About::Node(self.node.name.clone());
             self.notice(about, reasons::VOLUME_DIRTY, message);
         }
+    }
+
+    /// The StorageClass by which the volumes of a class are offered.
+    fn may_offer(&mut self, class: &Class) -> Result<&'a StorageClassView, Skip> {
+        let Some(fault) = self.occupied.contradictions.fault(&class.name) else {
+            return self.storage_class(class);
+        };
+        let message = format!(
+            "class {:?}: {fault}; none is offered or cleaned",
+            class.name
+        );
+        let skip = Skip::new(SkipReason::ClassInvalid, message.clone());
+        self.notice(About::Pod, reasons::CLASS_INVALID, message);
+        Err(skip)
     }
 
     fn storage_class(&self, class: &Class) -> Result<&'a StorageClassView, Skip> {

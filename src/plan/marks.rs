@@ -14,7 +14,7 @@ use crate::view::{PvView, Tenancy};
 use super::consent::{consent, consents_to};
 use super::mark::{Agreement, Unowned, agreement, describe, unowned};
 use super::{
-    Action, FoundVolume, MarkWrite, Patch, Planner, PvLocation, PvSearch, VolumeState, reasons,
+    About, Action, Cleanup, CleanupState, FoundVolume, MarkWrite, Patch, Planner, PvLocation, PvSearch, VolumeState, reasons,
 };
 
 impl<'a> Planner<'a> {
@@ -289,9 +289,17 @@ impl<'a> Planner<'a> {
             let mut order = self.clean_order(pv, volume);
             let is_blocked = self.cleaning.contains(&path)
                 || self.with_job.contains(&path)
+                || self.occupied.contradictions.fault(class).is_some()
                 || self.is_being_created(&path, identity);
             let found = self.snapshot.cleanups.get(&tenancy);
             let now = self.snapshot.now;
+            if let Some(Cleanup { state, .. }) = found
+                && let CleanupState::Blocked { reason, notify_at, .. } = state
+                && notify_at.is_some_and(|at| now >= at)
+            {
+                let about = About::Node(self.node.name.clone());
+                self.notice(about, reasons::VOLUME_IN_USE, format!("{path}: {reason}"));
+            }
             if is_blocked || !found.is_none_or(|it| it.is_attempt_due(now, order.basis)) {
                 continue;
             }

@@ -20,6 +20,7 @@ mod marks;
 mod missing;
 mod occupied;
 mod owners;
+mod pod_mounts;
 mod report;
 mod shared;
 mod slots;
@@ -50,6 +51,7 @@ pub use mark::{Agreement, NO_MARKS, agreement, mark_of};
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use owners::{OWNER_LIST, OtherPvs, OwnerQuery};
+pub use pod_mounts::Contradictions;
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
 use slots::Slots;
 pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot};
@@ -114,6 +116,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         },
     };
     planner.occupy_by_pvs();
+    planner.compare_pod_mounts();
     planner.plan.paused = settings.config.pause_cleaning || node.paused;
     planner.oversee_wipes();
     planner.delete_orphaned_jobs();

@@ -14,6 +14,8 @@ use crate::host::mounts::DeviceNumber;
 use crate::types::HostPath;
 use crate::view::{ClaimRef, PathOwner, PvView};
 
+use super::pod_mounts::Contradictions;
+
 /// One volume and where it is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupant {
@@ -48,6 +50,8 @@ pub struct Occupied {
     pub claims: BTreeSet<ClaimRef>,
     /// The PVs that may own storage of this node by a path at which no volume was seen.
     pub owners: Vec<PathOwner>,
+    /// The PVs for which the kubelet has mounted something else.
+    pub contradictions: Contradictions,
 }
 
 impl Occupied {

@@ -12,8 +12,8 @@ use crate::inventory::{Observation, Skip};
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PathOwner, PvView, StorageClassView, Tenancy};
 
-use super::OtherPvs;
 use super::job_object::JobSource;
+use super::{Contradictions, OtherPvs};
 
 /// The configuration and what is wrong with it.
 #[derive(Clone, Debug)]
@@ -193,6 +193,8 @@ pub struct Snapshot {
     pub now: Duration,
     /// The wall clock, to compare with timestamps of the API.
     pub date: Timestamp,
+    /// [`super::Occupied::contradictions`] of the last plan.
+    pub contradictions: Contradictions,
     /// [`super::Plan::missing_since`] of the last plan.
     pub missing_since: BTreeMap<String, Duration>,
     /// For how long that must last before `missingVolumePolicy: Delete` takes effect.

@@ -19,6 +19,7 @@ mod model;
 mod occupied;
 mod offer;
 mod owners;
+mod pod_mounts;
 mod properties;
 mod purity;
 mod random;

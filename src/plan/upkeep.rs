@@ -77,6 +77,10 @@ impl<'a> Planner<'a> {
         if let Some(candidate) = location.candidate().filter(|_| stays) {
             self.report_health(pv, candidate);
         }
+        if let Some(what) = self.occupied.contradictions.of(&pv.uid).filter(|_| stays) {
+            let refusal = wrong_disk(format!("{what}; it will not be cleaned"));
+            self.problem(pv, refusal.reason, refusal.state, refusal.message);
+        }
         // After a write of the mark, the next scan comes first: the mark `used` precedes the annotation.
         let creating = &self.snapshot.creating;
         let is_outdated = self.settings.cluster.is_some()

@@ -147,6 +147,15 @@ pub fn may_clean(
         ));
     }
     let permission = identity(pv, candidate, class.weak_identity, occupied)?;
+    if let Some(fault) = occupied.contradictions.fault(&class.name) {
+        let message = format!("{fault}; nothing was touched");
+        return Err(Refusal::new(reasons::CLASS_INVALID, message));
+    }
+    if let Some(what) = occupied.contradictions.of(&pv.uid)
+        && !permission.consent_used
+    {
+        return Err(mismatch(what, pv, candidate));
+    }
     if let Some((other, overlap)) = occupied.conflict(&candidate.footprint, path) {
         let whose = other.pv.as_ref().map(|pv| format!(" (PV {pv})"));
         return duplicate(format!(

@@ -39,6 +39,7 @@ mod node_cleanup;
 mod node_isolation;
 mod partitions;
 mod pause;
+mod pod_mounts;
 mod protection;
 mod registered_again;
 mod release;

@@ -127,6 +127,7 @@ impl Scanner for SimScanner {
             let entries = (0..count).filter_map(|at| self.probe(at, taken));
             Observation {
                 entries: Arc::new(entries.collect()),
+                pod_mounts: std::collections::BTreeMap::default(),
                 complete: true,
                 fault: None,
             }

@@ -51,7 +51,7 @@ impl Fixture {
         let root = tempfile::tempdir().unwrap();
         let wake = Arc::new(Notify::new());
         let mut inventory = Inventory::new(
-            Arc::new(LocalDisks::new(StateDir::default())),
+            Arc::new(LocalDisks::new(StateDir::default(), None)),
             Arc::clone(&wake),
             PERIOD,
         );

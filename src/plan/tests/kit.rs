@@ -121,6 +121,7 @@ impl World {
         let (name, view) = (class.name.clone(), storage_class(ReclaimPolicy::Delete));
         let nothing = Observation {
             entries: Arc::default(),
+            pod_mounts: BTreeMap::default(),
             complete: true,
             fault: None,
         };
