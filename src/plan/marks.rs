@@ -14,7 +14,8 @@ use crate::view::{PvView, Tenancy};
 use super::consent::{consent, consents_to};
 use super::mark::{Agreement, Unowned, agreement, describe, unowned};
 use super::{
-    About, Action, Cleanup, CleanupState, FoundVolume, MarkWrite, Patch, Planner, PvLocation, PvSearch, VolumeState, reasons,
+    About, Action, Cleanup, CleanupState, FoundVolume, MarkWrite, Patch, Planner, PvLocation,
+    PvSearch, VolumeState, reasons,
 };
 
 impl<'a> Planner<'a> {
@@ -294,7 +295,9 @@ impl<'a> Planner<'a> {
             let found = self.snapshot.cleanups.get(&tenancy);
             let now = self.snapshot.now;
             if let Some(Cleanup { state, .. }) = found
-                && let CleanupState::Blocked { reason, notify_at, .. } = state
+                && let CleanupState::Blocked {
+                    reason, notify_at, ..
+                } = state
                 && notify_at.is_some_and(|at| now >= at)
             {
                 let about = About::Node(self.node.name.clone());
