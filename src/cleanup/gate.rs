@@ -19,7 +19,7 @@ use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
-use super::pods::{ensure_no_host_path, node_pods, seen};
+use super::pods::{ensure_no_host_path, node_pods, paths_of, seen};
 use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark, path_owner};
 
 /// The time limit for a check of the disk or of the kubelet's directory.
@@ -340,9 +340,8 @@ async fn open(
     }
     let facts = PassFacts::new(context.state.borrow().settings.config.clone());
     let opened = with_timeout("the disk", context.host.open(order, &facts)).await??;
-    let uses = context.host.host_paths(pods, &facts);
-    let uses = with_timeout("a path of a Pod", uses).await??;
-    ensure_no_host_path(&uses, &order.path, &opened.candidate().footprint)?;
+    let paths = context.host.follow(paths_of(pods), &facts).await?;
+    ensure_no_host_path(pods, &paths, &order.path, &opened.candidate().footprint)?;
     Ok(opened)
 }
 

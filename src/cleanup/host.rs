@@ -14,21 +14,18 @@ use tokio::time::timeout;
 
 use crate::cluster::PodView;
 use crate::config::{Class, Config};
-use crate::host::footprint::Footprint;
+use crate::host::host_path::HostPaths;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{MarkState, StateDir};
-use crate::host::path_relation::{HostView, Relation, look, owners_by_text};
 use crate::host::system::Dir;
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
 use crate::plan::{CleanOrder, MarkWrite, PvDraft};
-use crate::types::HostPath;
-use crate::view::{PathOwner, PvView};
+use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::mark::write_mark;
-use super::pods::HostPathUse;
 use super::volume::{Access, OpenVolume};
 use super::{Failure, gate};
 
@@ -49,23 +46,11 @@ pub trait Host: Disks {
     /// Writes the mark of a volume, unless the volume or its mark has changed since the scan.
     fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()>;
 
-    /// What these Pods have by hostPath. What is not visible here is only compared as text.
-    fn host_paths<'a>(
-        &'a self,
-        pods: &'a [PodView],
-        facts: &'a PassFacts,
-    ) -> Look<'a, Vec<HostPathUse>>;
+    /// Where paths of the host lead. What is not visible here is only compared as text.
+    fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths>;
 
     /// The kubelet's uses of a PV's volume.
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
-
-    /// Those of the PVs that own the volume at a path, by what is visible of their own paths, and how.
-    fn path_owners<'a>(
-        &'a self,
-        owners: &'a [PathOwner],
-        volume: (&'a HostPath, &'a Footprint),
-        facts: &'a PassFacts,
-    ) -> BoxFuture<'a, Vec<(PathOwner, Relation)>>;
 }
 
 /// A volume whose mark is being written.
@@ -116,13 +101,16 @@ pub struct KubeletUses {
     pub paths: Vec<PathBuf>,
 }
 
+/// The Pods of the node, with where their paths lead.
+type PodPaths = Result<(Vec<PodView>, HostPaths), String>;
+
 /// The facts of the machine, read once for all volumes that one pass offers, with the configuration of the pass.
 #[derive(Clone, Debug)]
 pub struct PassFacts {
     config: Arc<Config>,
     read: Arc<OnceCell<Result<Arc<NodeFacts>, String>>>,
     /// Listed for the offers of a pass.
-    pub(super) host_paths: Arc<OnceCell<Result<Vec<HostPathUse>, String>>>,
+    pub(super) host_paths: Arc<OnceCell<PodPaths>>,
 }
 
 impl PassFacts {
@@ -221,17 +209,22 @@ impl Host for LocalHost {
         work.boxed()
     }
 
-    fn host_paths<'a>(
-        &'a self,
-        pods: &'a [PodView],
-        facts: &'a PassFacts,
-    ) -> Look<'a, Vec<HostPathUse>> {
-        let (pods, dirs) = (pods.to_vec(), self.discovery_dirs(facts));
-        let look = async move {
+    fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths> {
+        let follow = async {
+            let guard = Arc::clone(&self.resolving).lock_owned().await;
             let facts = self.facts(facts).await?;
-            on_thread(move || Ok(facts.host_paths(&pods, &dirs))).await
+            let follow = move || {
+                let _guard = guard;
+                Ok(facts.follow(paths))
+            };
+            on_thread(follow).await
         };
-        look.boxed()
+        let limited = async {
+            let followed = timeout(gate::TIMEOUT, follow).await;
+            let hangs = |_| format!("a path of the host did not answer for {:?}", gate::TIMEOUT);
+            followed.map_err(hangs).map_err(Obstacle::Unknown)?
+        };
+        limited.boxed()
     }
 
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {
@@ -250,41 +243,5 @@ impl Host for LocalHost {
             })
         });
         look.map(|looked| looked?).boxed()
-    }
-
-    fn path_owners<'a>(
-        &'a self,
-        owners: &'a [PathOwner],
-        (entry, volume): (&'a HostPath, &'a Footprint),
-        facts: &'a PassFacts,
-    ) -> BoxFuture<'a, Vec<(PathOwner, Relation)>> {
-        let classes = facts.config.classes.values();
-        let dirs = classes.map(|class| (class.host_dir.clone(), class.mount_dir.clone()));
-        let dirs: Vec<_> = dirs.collect();
-        let resolve = async move {
-            let guard = Arc::clone(&self.resolving).lock_owned().await;
-            let facts = self.facts(facts).await?;
-            let (owners, entry, volume) = (owners.to_vec(), entry.clone(), volume.clone());
-            let owning = move || {
-                let (_guard, machine) = (guard, &facts.machine);
-                let view = HostView {
-                    dirs,
-                    mounts: &machine.mounts,
-                    look: &|path| look(path, &machine.sysfs),
-                };
-                let owns = |it: PathOwner| view.owns(&it, &entry, &volume).map(|how| (it, how));
-                Ok(owners.into_iter().filter_map(owns).collect())
-            };
-            on_thread(owning).await
-        };
-        let limited = async move {
-            let found = timeout(gate::TIMEOUT, resolve).await;
-            let found = found.unwrap_or_else(|error| Err(Obstacle::Unknown(error.to_string())));
-            found.unwrap_or_else(|why| {
-                tracing::warn!(path = %entry, %why, "the paths of other PVs could not be resolved; they are compared as text");
-                owners_by_text(owners, entry)
-            })
-        };
-        limited.boxed()
     }
 }

@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::PodView;
 use crate::config::Config;
 use crate::escape::{quoted, tenants_path};
 use crate::host::access::OpenError;
-use crate::host::host_paths::{HostPathTarget, here};
+use crate::host::host_path::{HostPaths, here};
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts::{DeviceNumber, Mount, MountTable};
@@ -25,7 +24,6 @@ use crate::host::{Machine, with_path};
 use crate::plan::reasons;
 use crate::types::MountPath;
 
-use super::pods::HostPathUse;
 use super::volume::{OpenVolume, Volume};
 use super::{Failure, SHORT_USE, Stop};
 
@@ -116,6 +114,7 @@ pub(crate) struct NodeFacts {
     system: SystemStorage,
     /// The directories of overlays, with a mount point of the overlay.
     layers: BTreeMap<PathBuf, PathBuf>,
+    discovery: Vec<Dir>,
 }
 
 impl NodeFacts {
@@ -134,17 +133,18 @@ impl NodeFacts {
         let layers = overlays.flat_map(|it| it.layers.iter().map(|path| (path, &it.point)));
         let layers = layers.map(|(path, point)| (here(path, &discovery), point.clone()));
         let layers = layers.collect();
-        let system = SystemStorage::read(kubelet, discovery, &machine.mounts);
+        let system = SystemStorage::read(kubelet, discovery.clone(), &machine.mounts);
         Ok(Self {
             layers,
+            discovery,
             system: system.map_err(Obstacle::Unknown)?,
             kubelet_mounts: kubelet.mounts(&machine.mounts).cloned().collect(),
             machine,
         })
     }
 
-    /// What the paths of Pods that have not ended lead to. Blocking.
-    pub(crate) fn host_paths(&self, pods: &[PodView], discovery: &[Dir]) -> Vec<HostPathUse> {
+    /// Where paths of the host lead. Blocking.
+    pub(crate) fn follow(&self, paths: impl IntoIterator<Item = PathBuf>) -> HostPaths {
         // Neither a volume nor a server may delay the others.
         let may_touch = |mount: &Mount| {
             let fs_type = &*mount.fs_type;
@@ -152,13 +152,7 @@ impl NodeFacts {
                 LOCAL_FILESYSTEMS.contains(&fs_type) || DEV_FILESYSTEMS.contains(&fs_type);
             is_local && !self.system.is_discovered(&mount.point)
         };
-        let pods = pods.iter().filter(|pod| !pod.terminal);
-        let paths = pods.flat_map(|pod| pod.host_paths.iter().map(|path| (&pod.name, path)));
-        let uses = paths.map(|(pod, path)| HostPathUse {
-            pod: pod.clone(),
-            target: HostPathTarget::resolve(path, discovery, &self.machine, may_touch),
-        });
-        uses.collect()
+        HostPaths::follow(paths, &self.discovery, &self.machine, may_touch)
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) mod inspect;
 pub mod job;
 pub(crate) mod mark;
 pub(crate) mod monitor;
-mod path_owner;
+pub(crate) mod path_owner;
 pub(crate) mod pods;
 pub mod release;
 pub mod table;
@@ -47,7 +47,6 @@ pub use host::{
 };
 pub use inspect::Obstacle;
 pub(crate) use path_owner::path_owner;
-pub use pods::HostPathUse;
 
 /// The latest state of the main loop, for the gate.
 #[derive(Clone, Debug)]

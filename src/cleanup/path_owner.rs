@@ -1,36 +1,98 @@
 //! Finds a PV that owns the storage of a volume by a path that the plan does not know: that of a PV of another
 //! provisioner, often through a link or another mount.
 
+use std::path::PathBuf;
+
 use crate::host::footprint::Footprint;
+use crate::host::host_path::{HostPaths, Relation};
 use crate::types::HostPath;
+use crate::view::PathOwner;
 
 use super::{CleanupContext, PassFacts};
+
+/// The paths by which [`owns`] compares the PVs with the volume at `entry`.
+pub(crate) fn paths_of(owners: &[PathOwner], entry: &HostPath) -> Vec<PathBuf> {
+    let paths = owners.iter().map(|it| it.path.as_str());
+    paths.chain([entry.as_str()]).map(PathBuf::from).collect()
+}
+
+/// How the PV owns the volume at `entry`, if it does.
+pub(crate) fn owns(
+    owner: &PathOwner,
+    paths: &HostPaths,
+    entry: &HostPath,
+    volume: &Footprint,
+) -> Option<String> {
+    let (pv, path) = (&owner.pv, &owner.path);
+    let relation = paths.relation(path.as_ref(), entry.as_str().as_ref(), volume);
+    let relation = relation.filter(|it| owner.owns_below || *it != Relation::Around)?;
+    Some(format!("PV {pv} has the path {path}, {relation}"))
+}
 
 /// The PV of another UID than `uid` that owns the volume, and how. Each PV that would be one is read again, since the
 /// list of these PVs may be an hour old; one that cannot be read stays an owner.
 pub(crate) async fn path_owner(
     context: &CleanupContext,
-    path: &HostPath,
+    entry: &HostPath,
     volume: &Footprint,
     uid: &str,
 ) -> Option<String> {
     let state = context.state.borrow().clone();
-    if state.occupied.owners.is_empty() {
+    let owners = &state.occupied.owners;
+    if owners.is_empty() {
         return None;
     }
     let facts = PassFacts::new(state.settings.config.clone());
-    let owners = context
-        .host
-        .path_owners(&state.occupied.owners, (path, volume), &facts)
-        .await;
-    for (owner, relation) in owners.into_iter().filter(|(owner, _)| owner.uid != uid) {
+    let paths = context.host.follow(paths_of(owners, entry), &facts).await;
+    let paths = paths.unwrap_or_else(|why| {
+        tracing::warn!(path = %entry, %why, "the paths of other PVs could not be resolved; they are compared as text");
+        HostPaths::default()
+    });
+    for owner in owners.iter().filter(|it| it.uid != uid) {
+        let Some(how) = owns(owner, &paths, entry, volume) else {
+            continue;
+        };
         let found = context.cluster.pv(&owner.pv).await;
         if !found.is_ok_and(|it| it.is_none_or(|pv| pv.uid != owner.uid)) {
-            return Some(format!(
-                "PV {} has the path {}, {relation}",
-                owner.pv, owner.path
-            ));
+            return Some(how);
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::host::mounts::DeviceNumber;
+
+    #[test]
+    fn hostpath_pv_owns_no_volume_below_its_path() {
+        let entry = HostPath::from_api("/mnt/fast/a").unwrap();
+        let volume = Footprint::Filesystem {
+            devices: BTreeSet::new(),
+            fs: DeviceNumber::default(),
+            root: "/".into(),
+        };
+        for (path, local, hostpath) in [
+            ("/mnt/fast/a", true, true),
+            ("/mnt/fast/a/b", true, true),
+            ("/mnt/fast", true, false),
+            ("/", true, false),
+            ("/mnt/fast/b", false, false),
+        ] {
+            for (owns_below, expected) in [(true, local), (false, hostpath)] {
+                let (pv, uid, path) = ("pv".into(), "uid".into(), path.into());
+                let owner = PathOwner {
+                    pv,
+                    uid,
+                    path,
+                    owns_below,
+                };
+                let found = owns(&owner, &HostPaths::default(), &entry, &volume);
+                assert_eq!(found.is_some(), expected, "{owner:?}");
+            }
+        }
+    }
 }

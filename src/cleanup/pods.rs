@@ -1,25 +1,17 @@
 //! The Pods of the node that have a volume, or a part of it, as a path of the node.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::FutureExt;
 
 use crate::cluster::{ApiError, PodView};
 use crate::host::footprint::Footprint;
-use crate::host::host_paths::HostPathTarget;
+use crate::host::host_path::{HostPaths, Relation};
 use crate::types::HostPath;
 
 use super::{CleanupContext, Obstacle, PassFacts};
-
-/// A path of the node that a Pod has.
-#[derive(Clone, Debug)]
-pub struct HostPathUse {
-    /// The Pod, as `namespace/name`.
-    pub pod: String,
-    /// What the path leads to.
-    pub target: HostPathTarget,
-}
 
 /// Lists the Pods of the node, with the paths that they have by hostPath and by claims of other PVs; none without
 /// permission.
@@ -42,24 +34,36 @@ pub(super) fn seen(listed: Result<Vec<PodView>, ApiError>) -> Result<Vec<PodView
     }
 }
 
-/// Fails if a Pod has a path in the volume at `path`.
+/// The paths of the node that Pods have that have not ended.
+pub(crate) fn paths_of(pods: &[PodView]) -> Vec<PathBuf> {
+    let pods = pods.iter().filter(|it| !it.terminal);
+    pods.flat_map(|it| it.host_paths.clone()).collect()
+}
+
+/// Fails if one of the Pods that have not ended has a path in the volume at `entry`. A directory around it is none: it
+/// may be a whole disk that the Pod only monitors.
 ///
 /// # Errors
 /// [`Obstacle::InUse`] with the names of the Pods.
 pub(crate) fn ensure_no_host_path(
-    uses: &[HostPathUse],
-    path: &HostPath,
+    pods: &[PodView],
+    paths: &HostPaths,
+    entry: &HostPath,
     volume: &Footprint,
 ) -> Result<(), Obstacle> {
-    let path = path.as_str().as_ref();
-    let inside = uses.iter().filter(|it| it.target.is_in(path, volume));
-    let pods: BTreeSet<_> = inside.map(|it| it.pod.as_str()).collect();
-    if pods.is_empty() {
+    let is_in = |path: &PathBuf| {
+        let relation = paths.relation(path, entry.as_str().as_ref(), volume);
+        relation.is_some_and(|it| it != Relation::Around)
+    };
+    let users = pods.iter().filter(|it| !it.terminal);
+    let users = users.filter(|it| it.host_paths.iter().any(is_in));
+    let users: BTreeSet<_> = users.map(|it| it.name.as_str()).collect();
+    if users.is_empty() {
         return Ok(());
     }
-    let pods = Vec::from_iter(pods).join(", ");
+    let users = Vec::from_iter(users).join(", ");
     Err(Obstacle::InUse {
-        user: format!("pods mount it by hostPath: {pods}"),
+        user: format!("pods mount it by hostPath: {users}"),
         notify_after: Duration::ZERO,
     })
 }
@@ -75,12 +79,13 @@ impl PassFacts {
         let listed = async {
             let pods = node_pods(context).await;
             let pods = pods.map_err(|error| format!("listing Pods failed: {error}"))?;
-            let uses = context.host.host_paths(&pods, self).await;
-            uses.map_err(|obstacle| obstacle.to_string())
+            let paths = context.host.follow(paths_of(&pods), self).await;
+            let paths = paths.map_err(|obstacle| obstacle.to_string())?;
+            Ok((pods, paths))
         };
         let listed = self.host_paths.get_or_init(|| listed.boxed());
-        let uses = listed.await.as_ref();
-        let uses = uses.map_err(|why| Obstacle::Unknown(why.clone()))?;
-        ensure_no_host_path(uses, path, volume)
+        let listed = listed.await.as_ref();
+        let (pods, paths) = listed.map_err(|why: &String| Obstacle::Unknown(why.clone()))?;
+        ensure_no_host_path(pods, paths, path, volume)
     }
 }

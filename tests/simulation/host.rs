@@ -1,6 +1,7 @@
 //! The simulated machine, as the provisioner sees it. Nothing of it has a thread.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,20 +9,18 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use local_volume_provisioner::cleanup::{
-    BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Host, HostPathUse, KubeletUses, Lock,
-    LockedVolume, Look, Marking, Obstacle, PassFacts,
+    BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Host, KubeletUses, Lock, LockedVolume,
+    Look, Marking, Obstacle, PassFacts,
 };
-use local_volume_provisioner::cluster::PodView;
 use local_volume_provisioner::config::{Class, DiscoveryPolicy};
-use local_volume_provisioner::host::footprint::Footprint;
+use local_volume_provisioner::host::host_path::HostPaths;
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
-use local_volume_provisioner::host::path_relation::{Relation, owners_by_text};
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken,
 };
 use local_volume_provisioner::plan::{CleanOrder, MarkWrite, PvDraft, reasons};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
-use local_volume_provisioner::view::{PathOwner, PvView};
+use local_volume_provisioner::view::PvView;
 use local_volume_provisioner::wipe::progress::Progress;
 
 use crate::world::{State, Wipe, World, candidate, pause};
@@ -189,8 +188,8 @@ impl Host for SimHost {
         work.boxed()
     }
 
-    fn host_paths<'a>(&'a self, _: &'a [PodView], _: &'a PassFacts) -> Look<'a, Vec<HostPathUse>> {
-        std::future::ready(Ok(Vec::new())).boxed()
+    fn follow<'a>(&'a self, _: Vec<PathBuf>, _: &'a PassFacts) -> Look<'a, HostPaths> {
+        std::future::ready(Ok(HostPaths::default())).boxed()
     }
 
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {
@@ -209,15 +208,6 @@ impl Host for SimHost {
             })
         };
         look.boxed()
-    }
-
-    fn path_owners<'a>(
-        &'a self,
-        owners: &'a [PathOwner],
-        (entry, _): (&'a HostPath, &'a Footprint),
-        _: &'a PassFacts,
-    ) -> BoxFuture<'a, Vec<(PathOwner, Relation)>> {
-        std::future::ready(owners_by_text(owners, entry)).boxed()
     }
 }
 

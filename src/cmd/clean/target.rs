@@ -11,23 +11,22 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
-use crate::cleanup::Failure;
 use crate::cleanup::blocking::open_when_free;
 use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
-use crate::cleanup::pods::ensure_no_host_path;
+use crate::cleanup::path_owner::{self, owns};
+use crate::cleanup::pods::{self, ensure_no_host_path};
 use crate::cleanup::volume::{Access, OpenVolume};
-use crate::cluster::{Cluster, jobs_of};
+use crate::cleanup::{Failure, Obstacle};
+use crate::cluster::{Cluster, PodView, jobs_of};
 use crate::cmd::discover;
 use crate::cmd::run::{UsageError, cluster, load, state_directory};
 use crate::config::{Class, Cleaner};
-use crate::host::Machine;
 use crate::host::identity::Identity;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{Mark, MarkState, StateDir};
-use crate::host::path_relation::{HostView, look};
 use crate::plan::verdict::may_clean;
-use crate::plan::{ClassReport, FoundVolume, Occupied, PvLocation, Settings, VolumeReport};
-use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
+use crate::plan::{ClassReport, FoundVolume, PvLocation, Settings, VolumeReport};
+use crate::types::{MountPath, SkipReason, VolumeMode};
 use crate::view::{JobView, NodeView, PathOwner, Phase, PvView};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
@@ -98,11 +97,7 @@ impl<'a> Finder<'a> {
         let of_node = jobs_of(&node.hostname);
         let jobs = self.cluster.list_jobs(self.namespace, &of_node);
         let jobs = jobs.await.context("listing the cleaning Jobs")?;
-        let pods = self.cluster.pods_of(&node.name);
-        let mut pods = pods.await.context("listing the Pods of the Node")?;
-        let known = BTreeSet::new();
-        let claimed = self.cluster.add_claimed_paths(&mut pods, &known);
-        claimed.await.context("reading the claims of the Pods")?;
+        let pods = self.pods(&node.name).await?;
         let plan = discover::survey(&self.settings, node.clone(), pvs.clone(), &jobs).await;
         let (class, entry) = self.find(&plan.classes)?;
         let is_at_path = |pv: &PvView| pv.path().is_some_and(|it| it.as_str() == entry.path);
@@ -114,7 +109,7 @@ impl<'a> Finder<'a> {
                 .is_none_or(|reason| reason == SkipReason::NotEmpty) => {}
             None => bail!("{}", entry.detail.as_deref().unwrap_or("it is no volume")),
         }
-        let host_path = class.host_dir.join(&entry.entry);
+        let offered_at = class.host_dir.join(&entry.entry);
         let path = class.mount_dir.join(&entry.entry);
         let kind = if path.as_path().metadata()?.is_dir() {
             VolumeMode::Filesystem
@@ -129,28 +124,30 @@ impl<'a> Finder<'a> {
         let method = self.method(kind, class)?;
         let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
         let (volume, state, name) = (path.clone(), self.state.clone(), class.name.clone());
-        let offered_at = host_path.clone();
+        let is_other = |it: &&PathOwner| pv.as_ref().is_none_or(|pv| pv.uid != it.uid);
+        let owners = plan.occupied.owners.iter().filter(is_other).cloned();
+        let owners: Vec<_> = owners.collect();
+        let mut paths = pods::paths_of(&pods);
+        paths.extend(path_owner::paths_of(&owners, &offered_at));
         let inspection = move || {
             let dirs = discovery_dirs(&config, |dir| {
                 let dir = dir.as_path();
                 dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
             });
-            let facts = NodeFacts::read(&kubelet, dirs.clone(), &state)?;
+            let facts = NodeFacts::read(&kubelet, dirs, &state)?;
             let opened = OpenVolume::open(&volume, &name, kind, Access::Clean, &facts)?;
-            let uses = facts.host_paths(&pods, &dirs);
-            ensure_no_host_path(&uses, &offered_at, &opened.candidate.footprint)?;
-            Ok(opened)
+            let footprint = &opened.candidate.footprint;
+            let paths = facts.follow(paths.clone());
+            ensure_no_host_path(&pods, &paths, &offered_at, footprint)?;
+            let mut owners = owners.iter();
+            match owners.find_map(|it| owns(it, &paths, &offered_at, footprint)) {
+                Some(owner) => Err(Obstacle::Unknown(owner)),
+                None => Ok(opened),
+            }
         };
         let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
         let opened = opened.map_err(|obstacle| anyhow!("{obstacle}"))?;
         ensure!(!opened.candidate.read_only, "{path} is read-only");
-        if let Some(owner) = self.path_owner(&plan.occupied, &host_path, &opened, pv.as_ref())? {
-            bail!(
-                "PV {} has the path {}, which leads to this volume",
-                owner.pv,
-                owner.path
-            );
-        }
         // Under the lock: the provisioner may have wiped the volume and offered it meanwhile.
         let now = self.pvs(&node).await?.into_iter().find(is_at_path);
         let version = |pv: PvView| (pv.uid, pv.resource_version);
@@ -193,27 +190,14 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Another PV that owns the volume by a path that leads there.
-    fn path_owner<'o>(
-        &self,
-        occupied: &'o Occupied,
-        entry: &HostPath,
-        opened: &OpenVolume,
-        pv: Option<&PvView>,
-    ) -> Result<Option<&'o PathOwner>> {
-        let machine = Machine::read(&self.state)?;
-        let classes = self.settings.config.classes.values();
-        let dirs = classes.map(|class| (class.host_dir.clone(), class.mount_dir.clone()));
-        let view = HostView {
-            dirs: dirs.collect(),
-            mounts: &machine.mounts,
-            look: &|path| look(path, &machine.sysfs),
-        };
-        let owns = |it: &&PathOwner| {
-            pv.is_none_or(|pv| pv.uid != it.uid)
-                && view.owns(it, entry, &opened.candidate.footprint).is_some()
-        };
-        Ok(occupied.owners.iter().find(owns))
+    /// The Pods of the node, with their paths.
+    async fn pods(&self, node: &str) -> Result<Vec<PodView>> {
+        let pods = self.cluster.pods_of(node).await;
+        let mut pods = pods.context("listing the Pods of the Node")?;
+        let known = BTreeSet::new();
+        let claimed = self.cluster.add_claimed_paths(&mut pods, &known);
+        claimed.await.context("reading the claims of the Pods")?;
+        Ok(pods)
     }
 
     /// The PVs of the node.
