@@ -109,7 +109,11 @@ impl OfferChecks {
         let inspected = {
             let _permit = self.permits.acquire().await;
             let footprint = &draft.candidate.footprint;
-            if let Some(owner) = path_owner(&self.context, path, footprint, "").await {
+            let owner = path_owner(&self.context, path, footprint, "", facts).await;
+            if let Some(owner) = match owner {
+                Ok(owner) => owner,
+                Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),
+            } {
                 let detail = format!("{path}: {owner}; delete the wrong one of the two");
                 let skip = Skip::new(SkipReason::PathClaimedByOtherPV, detail);
                 return Some((skip, OWNED_MAX_AGE));

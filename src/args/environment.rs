@@ -21,6 +21,8 @@ pub struct Environment {
     pub job_pull_secrets: Vec<String>,
     /// `POD_NAME`, or else `HOSTNAME`: the pod of this process, for events.
     pub pod_name: Option<String>,
+    /// Whether `POD_NAME` and `MY_NAMESPACE` were set, so that the Pod can be read.
+    pub is_pod_known: bool,
     /// `POD_UID`: its UID. Without it `kubectl describe pod` does not show these events, and the kubelet's
     /// directory cannot be recognised by this pod in it.
     pub pod_uid: Option<String>,
@@ -41,6 +43,7 @@ impl Environment {
         let installation = namespace.as_ref().zip(text("MY_DAEMONSET"));
         Self {
             node_name: text("MY_NODE_NAME"),
+            is_pod_known: namespace.is_some() && text("POD_NAME").is_some(),
             namespace_defaulted: namespace.is_none(),
             installation: installation.map(|(namespace, name)| format!("{namespace}/{name}")),
             namespace: namespace.unwrap_or_else(|| "default".into()),

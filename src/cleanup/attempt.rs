@@ -107,7 +107,8 @@ async fn wipe(
 /// Records and reports that a wipe was cancelled. If it is due again, the next attempt begins at once.
 fn cancelled(context: &CleanupContext, order: &CleanOrder, because: &str) {
     let (pv, path) = (&order.pv.name, &order.path);
-    let text = format!("{path}: cleaning was cancelled, and a part of its data is gone: {because}");
+    let text =
+        format!("{path}: cleaning was cancelled, and a part of its data may be gone: {because}");
     tracing::warn!(pv, "{text}");
     let (about, reason) = (order.about(), reasons::CLEANING_CANCELLED);
     context.reporter.warning(&about, reason, "Cancel", &text);

@@ -227,7 +227,9 @@ async fn ensure_path_has_no_owner(
     order: &CleanOrder,
 ) -> Result<(), Stop> {
     let (path, footprint) = (&order.path, &order.candidate.footprint);
-    let Some(owner) = path_owner(context, path, footprint, &order.pv.uid).await else {
+    let facts = PassFacts::new(context.state.borrow().settings.config.clone());
+    let uid = &order.pv.uid;
+    let Some(owner) = path_owner(context, path, footprint, uid, &facts).await? else {
         return Ok(());
     };
     let message = format!(

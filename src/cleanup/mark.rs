@@ -102,7 +102,11 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
         Volume::Filesystem(root) if mark.state <= MarkState::Offered => {
             mark.root = RootAttributes::read(root.as_fd()).ok();
         }
-        Volume::Device(device) if mark.state == MarkState::Pending => {
+        // An adopted PV has no earlier mark.
+        Volume::Device(device)
+            if mark.state == MarkState::Pending
+                || (mark.state == MarkState::Offered && mark.header.is_none()) =>
+        {
             mark.header = Some(header_hash(device)?);
         }
         _ => {}

@@ -8,7 +8,7 @@ use crate::host::host_path::{HostPaths, Relation};
 use crate::types::HostPath;
 use crate::view::PathOwner;
 
-use super::{CleanupContext, PassFacts};
+use super::{CleanupContext, Obstacle, PassFacts};
 
 /// The paths by which [`owns`] compares the PVs with the volume at `entry`.
 pub(crate) fn paths_of(owners: &[PathOwner], entry: &HostPath) -> Vec<PathBuf> {
@@ -31,33 +31,32 @@ pub(crate) fn owns(
 
 /// The PV of another UID than `uid` that owns the volume, and how. Each PV that would be one is read again, since the
 /// list of these PVs may be an hour old; one that cannot be read stays an owner.
+///
+/// # Errors
+/// When the paths of the PVs do not answer.
 pub(crate) async fn path_owner(
     context: &CleanupContext,
     entry: &HostPath,
     volume: &Footprint,
     uid: &str,
-) -> Option<String> {
+    facts: &PassFacts,
+) -> Result<Option<String>, Obstacle> {
     let state = context.state.borrow().clone();
     let owners = &state.occupied.owners;
     if owners.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let facts = PassFacts::new(state.settings.config.clone());
-    let paths = context.host.follow(paths_of(owners, entry), &facts).await;
-    let paths = paths.unwrap_or_else(|why| {
-        tracing::warn!(path = %entry, %why, "the paths of other PVs could not be resolved; they are compared as text");
-        HostPaths::default()
-    });
+    let paths = context.host.follow(paths_of(owners, entry), facts).await?;
     for owner in owners.iter().filter(|it| it.uid != uid) {
         let Some(how) = owns(owner, &paths, entry, volume) else {
             continue;
         };
         let found = context.cluster.pv(&owner.pv).await;
         if !found.is_ok_and(|it| it.is_none_or(|pv| pv.uid != owner.uid)) {
-            return Some(how);
+            return Ok(Some(how));
         }
     }
-    None
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::backoff::Backoff;
 use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
 use crate::types::HostPath;
 use crate::view::Tenancy;
+use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
 use super::monitor::STALL_LIMIT;
@@ -48,6 +49,7 @@ pub struct ProcEntry {
     /// The cleaner's counters and cancellation.
     pub progress: Progress,
     wiped: Option<Arc<Wiped>>,
+    is_external: bool,
 }
 
 impl ProcEntry {
@@ -81,6 +83,7 @@ impl ProcEntry {
             last_error: None,
             progress: Progress::default(),
             wiped: None,
+            is_external: false,
         }
     }
 
@@ -153,6 +156,7 @@ impl ProcTable {
             .clone_from(&order.candidate.identity.text);
         entry.cleanup.disks.clone_from(&order.candidate.rotational);
         entry.cleanup.running = true;
+        entry.is_external = matches!(order.method, Method::Command(_));
         entry.progress = Progress::default();
         Some(entry.progress.clone())
     }
@@ -308,7 +312,12 @@ impl ProcTable {
 
     /// Suspends or resumes a cleaner.
     pub fn suspend(&self, tenancy: &Tenancy, is_suspended: bool) {
-        self.change(tenancy, |entry, _| entry.progress.suspend(is_suspended));
+        self.change(tenancy, |entry, _| {
+            // An external cleaner does not read the progress.
+            if !entry.is_external {
+                entry.progress.suspend(is_suspended);
+            }
+        });
     }
 
     /// Cancels the cleaner of a wipe whose reason has ended.

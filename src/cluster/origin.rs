@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use http::Request;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::PartialObjectMeta;
@@ -14,6 +16,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{ApiError, Cluster, without_uid};
+
+/// The denials in sequence that an API server that starts may send.
+const MAX_DENIALS: usize = 3;
+/// How long a check is valid while no connection fails.
+const VALIDITY: Duration = Duration::from_secs(1);
 
 /// What our cluster is recognised by.
 #[derive(Debug, Default)]
@@ -30,6 +37,8 @@ struct State {
     doubt: Option<String>,
     /// Whether the latest check found another cluster.
     is_other: bool,
+    /// How many checks in sequence were denied.
+    denials: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +93,13 @@ impl Origin {
         }
     }
 
+    /// Counts a denial. Returns whether the permission is missing for good: then the object is not compared.
+    fn lasts(&self) -> bool {
+        let mut state = self.state.lock();
+        state.denials += 1;
+        state.denials > MAX_DENIALS
+    }
+
     pub(super) fn verified(&self) -> Result<(), ApiError> {
         let doubt = self.state.lock().doubt.clone();
         doubt.map_or(Ok(()), |why| Err(ApiError::Failed(why)))
@@ -91,14 +107,17 @@ impl Origin {
 }
 
 impl Cluster {
-    /// Checks which cluster answers. A check that began after the call serves all callers.
+    /// Checks which cluster answers. A check that began after the call serves all callers, and so does a recent one that no
+    /// doubt followed.
     ///
     /// # Errors
     /// [`ApiError::Failed`]: another one, or unknown.
     pub async fn ensure_known(&self) -> Result<(), ApiError> {
         let asked = Instant::now();
         let mut checked = self.origin.checked.lock().await;
-        if checked.is_none_or(|at| at < asked) {
+        let is_recent = checked.is_some_and(|at| asked < at + VALIDITY);
+        let serves = is_recent && self.origin.verified().is_ok();
+        if !serves && checked.is_none_or(|at| at < asked) {
             *checked = Some(Instant::now());
             if let Err(error) = self.recognise().await {
                 self.origin.doubt(&error.to_string());
@@ -120,7 +139,7 @@ impl Cluster {
             let request = request.map_err(|error| ApiError::Bug(error.to_string()))?;
             let found = self.client.request::<PartialObjectMeta>(request);
             let found = match self.limited(resource, "get", found).await {
-                Err(ApiError::Forbidden { .. }) if !*was_read => continue,
+                Err(ApiError::Forbidden { .. }) if !*was_read || self.origin.lasts() => continue,
                 Err(ApiError::NotFound) => None,
                 found => Some(found?.metadata.uid.ok_or_else(without_uid)?),
             };
@@ -137,6 +156,7 @@ impl Cluster {
                 return Ok(());
             }
             (*was_read, *uid) = (found.is_some(), found);
+            self.origin.state.lock().denials = 0;
         }
         let mut state = self.origin.state.lock();
         (state.objects, state.doubt) = (objects, None);

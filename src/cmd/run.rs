@@ -97,9 +97,9 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let node = own_node(&cluster, &node_name).await?;
         let state_directory = state_directory(&environment)?;
         let has_marks = state_directory.is_open();
-        cluster
-            .origin
-            .compare(&own_pod(&environment, &node_name), has_marks);
+        let mut pod = own_pod(&environment, &node_name);
+        pod.uid = pod.uid.filter(|_| environment.is_pod_known);
+        cluster.origin.compare(&pod, has_marks);
         until_answered("our cluster", || cluster.ensure_known()).await?;
         let settings = Settings::of(&loaded, 1, installation, cluster.origin.uid());
         let provisioner =

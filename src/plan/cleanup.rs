@@ -113,13 +113,16 @@ impl<'a> Planner<'a> {
             return false;
         };
         let is_shown_late = self.snapshot.now >= cleanup.since + REMOVED_FINALIZER_LIMIT;
-        if cleanup.state == CleanupState::Released && pv.has_finalizer() && is_shown_late {
+        let is_kept = pv.has_finalizer() || !pv.deleting;
+        if cleanup.state == CleanupState::Released && is_kept && is_shown_late {
             self.plan.actions.push(Action::Forget(pv.tenancy()));
         }
         let state = match &cleanup.state {
             // The PV was restored with etcd. A wipe vouches for one release.
             CleanupState::Wiped { .. } | CleanupState::Released if pv.phase == Phase::Bound => {
-                self.plan.actions.push(Action::Forget(pv.tenancy()));
+                if !cleanup.running {
+                    self.plan.actions.push(Action::Forget(pv.tenancy()));
+                }
                 return false;
             }
             CleanupState::Wiped { .. } => VolumeState::Cleaning,

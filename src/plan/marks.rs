@@ -227,7 +227,7 @@ impl<'a> Planner<'a> {
                 let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
                 let hash = candidate.identity.hash();
                 let detail = format!(
-                    "{path} may hold the data of a tenant: {what}; to decide: kubectl annotate node {node} {CONSENT_PREFIX}{hash}={wipe} (deletes the data, then offers the volume), or ={accept} (offers it as it is)"
+                    "{path} may hold the data of a tenant: {what}; to decide: kubectl annotate --overwrite node {node} {CONSENT_PREFIX}{hash}={wipe} (deletes the data, then offers the volume), or ={accept} (offers it as it is)"
                 );
                 Err(Skip::new(SkipReason::Dirty, detail))
             }

@@ -59,7 +59,7 @@ fn consent_of_node(volume: &mut Occupied) -> (String, String) {
     let status = status_of(&mut volume.provisioner, &volume.path);
     assert_eq!(status["reason"], "Dirty");
     let detail = status["detail"].as_str().unwrap();
-    let key = between(detail, "kubectl annotate node ", "=wipe:");
+    let key = between(detail, "kubectl annotate --overwrite node ", "=wipe:");
     let (_, key) = key.split_once(' ').unwrap();
     let value = between(detail, "=wipe:", " ");
     (key.to_owned(), format!("wipe:{value}"))
