@@ -7,8 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use http::Request;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::PartialObjectMeta;
@@ -19,8 +17,6 @@ use super::{ApiError, Cluster, without_uid};
 
 /// The denials in sequence that an API server that starts may send.
 const MAX_DENIALS: usize = 3;
-/// How long a check is valid while no connection fails.
-const VALIDITY: Duration = Duration::from_secs(1);
 
 /// What our cluster is recognised by.
 #[derive(Debug, Default)]
@@ -107,17 +103,14 @@ impl Origin {
 }
 
 impl Cluster {
-    /// Checks which cluster answers. A check that began after the call serves all callers, and so does a recent one that no
-    /// doubt followed.
+    /// Checks which cluster answers. A check that began after the call serves all callers.
     ///
     /// # Errors
     /// [`ApiError::Failed`]: another one, or unknown.
     pub async fn ensure_known(&self) -> Result<(), ApiError> {
         let asked = Instant::now();
         let mut checked = self.origin.checked.lock().await;
-        let is_recent = checked.is_some_and(|at| asked < at + VALIDITY);
-        let serves = is_recent && self.origin.verified().is_ok();
-        if !serves && checked.is_none_or(|at| at < asked) {
+        if checked.is_none_or(|at| at < asked) {
             *checked = Some(Instant::now());
             if let Err(error) = self.recognise().await {
                 self.origin.doubt(&error.to_string());

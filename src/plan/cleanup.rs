@@ -112,11 +112,6 @@ impl<'a> Planner<'a> {
         let Some(cleanup) = self.cleanup(pv) else {
             return false;
         };
-        let is_shown_late = self.snapshot.now >= cleanup.since + REMOVED_FINALIZER_LIMIT;
-        let is_kept = pv.has_finalizer() || !pv.deleting;
-        if cleanup.state == CleanupState::Released && is_kept && is_shown_late {
-            self.plan.actions.push(Action::Forget(pv.tenancy()));
-        }
         let state = match &cleanup.state {
             // The PV was restored with etcd. A wipe vouches for one release.
             CleanupState::Wiped { .. } | CleanupState::Released if pv.phase == Phase::Bound => {
@@ -126,7 +121,13 @@ impl<'a> Planner<'a> {
                 return false;
             }
             CleanupState::Wiped { .. } => VolumeState::Cleaning,
-            CleanupState::Released => VolumeState::Cleaned,
+            CleanupState::Released => {
+                let is_kept = pv.has_finalizer() || !pv.deleting;
+                if is_kept && self.snapshot.now >= cleanup.since + REMOVED_FINALIZER_LIMIT {
+                    self.plan.actions.push(Action::Forget(pv.tenancy()));
+                }
+                VolumeState::Cleaned
+            }
             CleanupState::Wiping if cleanup.suspended => VolumeState::Paused,
             CleanupState::Wiping if cleanup.running => VolumeState::Cleaning,
             _ if cleanup.running => VolumeState::Waiting,
