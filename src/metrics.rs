@@ -139,6 +139,9 @@ metrics! {
     missing_permission: IntGaugeVec = int_gauge_vec(&["resource", "verb"]),
         "local_volume_provisioner_missing_permission",
         "1 for each permission that the API server has just denied, 0 once it is granted.";
+    protection: IntGaugeVec = int_gauge_vec(&["feature"]),
+        "local_volume_provisioner_protection",
+        "1 for each protection of volumes that is on, 0 if the pod does not give what it requires.";
     events_failed_total: IntCounter = int_counter(),
         "local_volume_provisioner_events_failed_total",
         "Events that could not be written.";

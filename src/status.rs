@@ -24,6 +24,8 @@ pub struct Pass {
     pub not_ready: Vec<String>,
     /// What does not work as configured while the node still serves.
     pub degraded: Vec<String>,
+    /// The protections of volumes that are off.
+    pub unprotected: Vec<String>,
     /// Whether cleanups are paused on the whole node.
     pub paused: bool,
     /// The classes with their volumes.
@@ -115,6 +117,7 @@ impl Status {
             "ready": self.ready().is_ok(),
             "notReady": self.not_ready(),
             "degraded": degraded,
+            "unprotected": pass.unprotected,
             "paused": pass.paused,
             "pass": { "number": pass.number, "resourceVersion": pass.resource_version.to_string() },
             "logLevel": log::level(),

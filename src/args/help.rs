@@ -18,6 +18,7 @@ Environment:
   MY_DAEMONSET         the pod's DaemonSet, whose PersistentVolumes this provisioner manages
   JOB_CONTAINER_IMAGE  the image of cleaning Jobs (JOB_IMAGE_PULL_SECRETS: the Secrets to pull it)
   POD_NAME, POD_UID    this pod, for events and to recognise the kubelet's directory
+  STATE_DIRECTORY      the host's directory for marks; without it, marks are off (docs/marks.md)
   KUBECONFIG           the API server and the credentials for it; not needed in a pod
 
 Signals:

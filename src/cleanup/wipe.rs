@@ -144,7 +144,7 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> 
     let path = root.path().display();
     let trimmed = trim::trim_rarely(root.as_fd(), root.mount().device, progress)?;
     tracing::debug!(%path, removed = progress.entries(), ?trimmed, "the directory is empty");
-    let problem = match trimmed {
+    match trimmed {
         Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) => {
             let message = format!(
                 "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: see the \
@@ -152,16 +152,13 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> 
             );
             return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
         }
-        Trim::Failed(errno) => format!("{errno}; see the kernel log"),
-        Trim::NotOffered(Errno::EPERM) => "CAP_SYS_ADMIN is missing".to_owned(),
+        Trim::Failed(errno) => {
+            tracing::warn!(%path, "the volume is empty, but its filesystem is not trimmed ({errno}; see the kernel log): deleted data stays on the disk until it is overwritten");
+        }
         Trim::TooEarly => {
             tracing::info!(%path, "the volume is empty; its filesystem was trimmed less than 10 minutes ago, so a later cleanup trims it again");
-            String::new()
         }
-        Trim::Done { .. } | Trim::NotOffered(_) => String::new(),
-    };
-    if !problem.is_empty() {
-        tracing::warn!(%path, "the volume is empty, but its filesystem is not trimmed ({problem}): deleted data stays on the disk until it is overwritten");
+        Trim::Done { .. } | Trim::NotOffered(_) => {}
     }
     // Verified again: the trim may take minutes, in which a process may write or the disk may fail.
     check_gone(root)

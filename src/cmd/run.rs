@@ -26,6 +26,7 @@ use crate::controller::{self, Periods, Reloads, unix_time};
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts::MountTable;
+use crate::host::protection::{FEATURES, unprotected};
 use crate::isolation;
 use crate::log;
 use crate::metrics::Metrics;
@@ -78,8 +79,17 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
 
     let table = Arc::new(ProcTable::new(Instant::now()));
+    let state_directory = state_directory(&environment)?;
+    let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
+    let unprotected = unprotected(&state_directory, &kubelet);
+    for feature in FEATURES {
+        let is_on = unprotected.iter().all(|off| off.feature != feature);
+        let gauge = metrics.protection.with_label_values(&[feature]);
+        gauge.set(is_on.into());
+    }
     let (pass, passes) = watch::channel(Arc::new(Pass {
         node: node_name.clone(),
+        unprotected: unprotected.into_iter().map(|off| off.text).collect(),
         ..Pass::default()
     }));
     let status = Status {
@@ -95,7 +105,6 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let mut started = None;
     let work = async {
         let node = own_node(&cluster, &node_name).await?;
-        let state_directory = state_directory(&environment)?;
         let has_marks = state_directory.is_open();
         let mut pod = own_pod(&environment, &node_name);
         pod.uid = pod.uid.filter(|_| environment.is_pod_known);
@@ -144,7 +153,6 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             node_isolation: args.node_isolation,
             faults: Vec::new(),
         };
-        let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
         let (state, known_state) = watch::channel(ControllerState {
             settings,
             node,

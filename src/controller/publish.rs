@@ -48,11 +48,16 @@ impl Controller {
         });
         let invalid = faults.iter().cloned();
         let invalid = invalid.map(|fault| (reasons::CLASS_INVALID, fault));
-        let of_pod = missing.chain(invalid).map(|(reason, message)| Notice {
-            about: About::Pod,
-            reason,
-            message,
-        });
+        let unprotected = before.unprotected.iter().cloned();
+        let unprotected = unprotected.map(|text| (reasons::PROTECTION_MISSING, text));
+        let of_pod = missing
+            .chain(invalid)
+            .chain(unprotected)
+            .map(|(reason, message)| Notice {
+                about: About::Pod,
+                reason,
+                message,
+            });
         plan.notices.extend(of_pod);
         self.log_skips(&plan.classes);
         let in_doubt = |notice: &Notice| in_doubt(snapshot, plan.made, notice);
@@ -79,6 +84,7 @@ impl Controller {
             node: node.unwrap_or_else(|| before.node.clone()),
             not_ready: plan.not_ready,
             degraded: [self.reloads.degraded(), faults].concat(),
+            unprotected: before.unprotected.clone(),
             paused: plan.paused,
             classes: plan.classes,
             ended: Some(Instant::now()),

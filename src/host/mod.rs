@@ -19,6 +19,7 @@ pub mod kubelet;
 pub mod lock;
 pub mod mark;
 pub mod mounts;
+pub mod protection;
 pub mod sysfs;
 pub mod system;
 pub mod users;

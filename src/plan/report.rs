@@ -67,6 +67,7 @@ pub mod reasons {
     pub const CAPACITY_SHARED: &str = "CapacityShared";
     pub const CLASS_INVALID: &str = "ClassInvalid";
     pub const PERMISSION_MISSING: &str = "PermissionMissing";
+    pub const PROTECTION_MISSING: &str = "ProtectionMissing";
     pub const CLEANING_PAUSED: &str = "CleaningPaused";
     pub const CLEANING_CANCELLED: &str = "CleaningCancelled";
     pub const CONFIG_RELOADED: &str = "ConfigReloaded";

@@ -121,22 +121,32 @@ fn the_container_has_the_privileges_of_its_mode() {
         "runAsUser": 0,
         "capabilities": {
             "drop": ["ALL"],
-            "add": ["DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "LINUX_IMMUTABLE"],
+            "add": ["DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "LINUX_IMMUTABLE", "SYS_ADMIN"],
         },
         "seccompProfile": { "type": "RuntimeDefault" },
         "seLinuxOptions": { "type": "spc_t" },
     });
     assert_eq!(context(&["privileged=false"]), unprivileged);
+    let four = [
+        "DAC_OVERRIDE",
+        "DAC_READ_SEARCH",
+        "FOWNER",
+        "LINUX_IMMUTABLE",
+    ];
+    let on_node = ["privileged=false", "marks=Node"];
+    assert_eq!(context(&on_node)["capabilities"]["add"], json!(four));
+    let refused = helm.refusal(&["marks=Node"]);
+    assert!(refused.contains("set privileged to false"), "{refused}");
     // By either key, and the map wins in each field that it has.
     assert_eq!(context(&["securityContext.privileged=false"]), unprivileged);
     let mut merged = unprivileged;
-    merged["capabilities"]["add"] = json!(["SYS_ADMIN"]);
+    merged["capabilities"]["add"] = json!(["NET_ADMIN"]);
     merged["seLinuxOptions"]["type"] = json!("mine_t");
     merged["readOnlyRootFilesystem"] = json!(false);
     assert_eq!(
         context(&[
             "privileged=false",
-            "securityContext.capabilities.add={SYS_ADMIN}",
+            "securityContext.capabilities.add={NET_ADMIN}",
             "securityContext.seLinuxOptions.type=mine_t",
             "securityContext.readOnlyRootFilesystem=false",
         ]),

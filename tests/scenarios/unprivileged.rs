@@ -1,4 +1,4 @@
-//! `privileged: false`: four capabilities, a read-only root, and not one device.
+//! `privileged: false`: five capabilities, or four with `marks: Node`, a read-only root, and not one device.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -7,17 +7,20 @@ use std::process::Command;
 
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{Mode, SFlag, mknod};
+use rustix::fs::getxattr;
 use support::stage::{name, uid};
 use support::{Program, Stage, skip};
 
 use crate::BINARY;
 use crate::kit::*;
 
-/// What the chart keeps in that mode.
-const CAPABILITIES: &str = "-all,+dac_override,+dac_read_search,+fowner,+linux_immutable";
+/// What the chart keeps with `marks: Node`.
+const FOUR: &str = "-all,+dac_override,+dac_read_search,+fowner,+linux_immutable";
+/// What it keeps otherwise.
+const FIVE: &str = "-all,+dac_override,+dac_read_search,+fowner,+linux_immutable,+sys_admin";
 
-/// The provisioner with the privileges of a container of that mode.
-fn unprivileged(stage: &Stage) -> Option<Program> {
+/// The provisioner with the privileges of a container with these capabilities.
+fn unprivileged(stage: &Stage, capabilities: &str) -> Option<Program> {
     if Command::new("setpriv").arg("--version").output().is_err() {
         skip("no setpriv on this machine");
         return None;
@@ -36,7 +39,7 @@ fn unprivileged(stage: &Stage) -> Option<Program> {
             "--inh-caps",
             "-all",
             "--bounding-set",
-            CAPABILITIES,
+            capabilities,
         ])
         .arg(BINARY)
         .arg("--config")
@@ -83,7 +86,7 @@ fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
     let disk = ext4(&stage);
     let volume = crate::kit::mount(&stage, &disk, "disks/fast/vol");
     let memory = fast(&stage, "memory");
-    let mut provisioner = or_skip!(unprivileged(&stage));
+    let mut provisioner = or_skip!(unprivileged(&stage, FOUR));
     let offered = stage.available(&volume, None);
     assert!(
         identity(&offered).contains("uuid="),
@@ -108,8 +111,68 @@ fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
         !provisioner.log().contains("ERROR"),
         "nothing it wants is denied"
     );
-    let left = "is not trimmed (CAP_SYS_ADMIN is missing)";
-    assert!(provisioner.log().contains(left), "{}", provisioner.log());
+    let off = status(&mut provisioner)["unprotected"].to_string();
+    assert!(
+        off.contains("marks of filesystems stay on this node"),
+        "{off}"
+    );
+    assert!(off.contains("CAP_SYS_ADMIN"), "{off}");
+    stage.event("ProtectionMissing", "CAP_SYS_ADMIN is missing");
+    assert_eq!(provisioner.log().matches("is trimmed").count(), 1);
+    assert_eq!(mark_on(&volume), None);
+}
+
+/// The mark on a filesystem.
+fn mark_on(volume: &Path) -> Option<usize> {
+    getxattr(volume, "security.local-volume", &mut [0; 2048][..]).ok()
+}
+
+#[test]
+fn marks_of_filesystems_are_on_the_disk_with_five_capabilities() {
+    let (stage, []) = or_skip!(fast_stage([]));
+    let disk = ext4(&stage);
+    let volume = crate::kit::mount(&stage, &disk, "disks/fast/vol");
+    let mut provisioner = or_skip!(unprivileged(&stage, FIVE));
+    stage.available(&volume, None);
+    assert!(mark_on(&volume).is_some());
+    let off = status(&mut provisioner)["unprotected"].to_string();
+    assert!(!off.contains("CAP_SYS_ADMIN"), "{off}");
+    let gauge = "local_volume_provisioner_protection{feature=\"marks_on_filesystems\"} 1";
+    assert!(provisioner.http_get("/metrics").unwrap().1.contains(gauge));
+}
+
+/// As in a pod of the Go program whose image was replaced.
+#[test]
+fn pod_without_state_directory_and_kubelet_reports_that_it_does_not_protect() {
+    let (mut stage, []) = or_skip!(fast_stage([]));
+    let volume = fast(&stage, "vol");
+    stage.add_arg("--kubelet-dir=/nowhere");
+    let mut provisioner = stage.provisioner_with(&[("STATE_DIRECTORY", "")]);
+    stage.available(&volume, None);
+    stage.event("ProtectionMissing", "marks are off");
+    stage.event("ProtectionMissing", "/nowhere lacks its pods and plugins");
+    let metrics = provisioner.http_get("/metrics").unwrap().1;
+    for (feature, on) in [
+        ("marks", 0),
+        ("marks_on_filesystems", 1),
+        ("kubelet_mounts", 0),
+    ] {
+        let gauge = format!("local_volume_provisioner_protection{{feature=\"{feature}\"}} {on}");
+        assert!(metrics.contains(&gauge), "{gauge}");
+    }
+    let address = provisioner.http_address().unwrap();
+    let command = stage
+        .command()
+        .args(["status", "--listen-address", &address])
+        .output();
+    let output = command.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let second = text.lines().nth(1).unwrap();
+    assert!(
+        second.starts_with("  warning:    marks are off: "),
+        "{text}"
+    );
+    assert!(output.status.success(), "it serves as its pod allows");
 }
 
 /// The kernel refuses a device on a mount without devices as it does in such a container.
@@ -145,7 +208,7 @@ fn a_device_is_refused_with_the_remedy_and_delays_no_filesystem() {
     symlink(nodes.join("disk"), discovery.join("new")).unwrap();
 
     let volume = fast(&stage, "vol");
-    let mut provisioner = or_skip!(unprivileged(&stage));
+    let mut provisioner = or_skip!(unprivileged(&stage, FOUR));
     stage.available(&volume, None);
     skipped(
         &stage,

@@ -28,6 +28,10 @@
 {{- end -}}
 {{- end -}}
 
+{{- if and (eq (toString .Values.marks) "Node") (not (include "local-volume-provisioner.isUnprivileged" .)) -}}
+{{- fail "marks: Node has no effect on a privileged container, which stores marks on the disks; remove marks, or set privileged to false" -}}
+{{- end -}}
+
 {{- if and (include "local-volume-provisioner.isTrue" (.Values.nodeCleanup | default dict).enabled) (not (include "local-volume-provisioner.nodeCleanupClasses" .)) -}}
 {{- fail "nodeCleanup: there is no class whose volumes could go with their nodes; name some in nodeCleanup.storageClassNames or in classes, or set nodeCleanup.enabled to false" -}}
 {{- end -}}

@@ -26,9 +26,10 @@
 {{- end -}}
 
 {{/*
-Deleting a tenant's tree takes: to enter and empty directories of any owner and mode (the first two), to change files
-of any owner (FOWNER), and to clear the immutable flag (LINUX_IMMUTABLE). SELinux would keep a confined container out
-of other pods' files, hence spc_t; nodes without SELinux ignore it.
+Deleting a tenant's tree requires: to enter and empty directories of any owner and mode (the first two), to change files
+of any owner (FOWNER), and to clear the immutable flag (LINUX_IMMUTABLE). Marks on filesystems, trim, and btrfs subvolumes
+require SYS_ADMIN. SELinux would keep a confined container out of other pods' files, hence spc_t; nodes without SELinux
+ignore it.
 */}}
 {{- define "local-volume-provisioner.unprivileged" -}}
 privileged: false
@@ -37,7 +38,7 @@ readOnlyRootFilesystem: true
 runAsUser: 0
 capabilities:
   drop: [ALL]
-  add: [DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, LINUX_IMMUTABLE]
+  add: [DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, LINUX_IMMUTABLE{{ if ne .Values.marks "Node" }}, SYS_ADMIN{{ end }}]
 seccompProfile:
   type: RuntimeDefault
 seLinuxOptions:

@@ -67,7 +67,11 @@ pub(super) fn is_problem(volume: &Value) -> bool {
 /// The state of a node and its volumes.
 pub(super) fn node(document: &Value) -> String {
     let mut lines = vec![format!("{}: {}", text(document, "node"), state(document))];
-    for (key, heading) in [("notReady", "not ready:"), ("degraded", "degraded:")] {
+    for (key, heading) in [
+        ("notReady", "not ready:"),
+        ("degraded", "degraded:"),
+        ("unprotected", "warning:"),
+    ] {
         lines.extend(texts(document, key).map(|reason| format!("  {heading:<11} {reason}")));
     }
     if document["paused"] == true {

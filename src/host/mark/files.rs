@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::libc;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities};
 
 use super::codec::Record;
 use super::{MarkedVolume, Marks};
 use crate::host::identity::{self, Match};
 use crate::host::mounts::{Mount, MountTable};
+use crate::host::protection::may_set_attributes;
 use crate::host::{sha256, through_proc};
 
 const SUFFIX: &str = ".mark";
@@ -88,11 +88,10 @@ impl StateDir {
     }
 
     fn marks(&self, files: BTreeMap<String, Record>) -> Marks {
-        let may = |sets: CapabilitySets| sets.effective.contains(CapabilitySet::SYS_ADMIN);
         Marks {
             files,
             has_directory: self.is_open(),
-            may_set_attributes: capabilities(None).is_ok_and(may),
+            may_set_attributes: may_set_attributes(),
         }
     }
 
