@@ -24,6 +24,7 @@ pub const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const STORAGE_CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 
+const JSON: &str = "application/json";
 /// What `kubectl` asks for when it prints a table.
 const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
@@ -68,19 +69,26 @@ impl Cluster {
 
     /// Makes an object.
     pub fn create(&self, collection: &str, object: &Value) -> Result<Value> {
-        self.ask(Method::POST, collection, "application/json", object)
+        self.ask(Method::POST, collection, JSON, object)
     }
 
     /// Deletes an object, without waiting for its removal.
     pub fn delete(&self, collection: &str, name: &str) -> Result<()> {
         let path = format!("{collection}/{name}");
-        self.ask(Method::DELETE, &path, "application/json", &json!({}))
-            .map(drop)
+        self.ask(Method::DELETE, &path, JSON, &json!({})).map(drop)
+    }
+
+    /// Removes an object at once, whatever protects it.
+    pub fn lose(&self, collection: &str, name: &str) -> Result<()> {
+        self.delete(collection, name)?;
+        let path = format!("{collection}/{name}");
+        let unprotected = json!({ "metadata": { "finalizers": null } });
+        self.ask(Method::PATCH, &path, JSON, &unprotected).map(drop)
     }
 
     /// All objects of a collection.
     pub fn list(&self, collection: &str) -> Result<Vec<Value>> {
-        let mut list = self.ask(Method::GET, collection, "application/json", &Value::Null)?;
+        let mut list = self.ask(Method::GET, collection, JSON, &Value::Null)?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
             _ => bail!("{collection} has no items"),
@@ -138,11 +146,16 @@ impl Cluster {
             serde_json::to_vec(body)?
         };
         let what = format!("{method} {path}");
+        let content_type = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            JSON
+        };
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::ACCEPT, accept)
-            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::CONTENT_TYPE, content_type)
             .body(body)?;
         self.block_on(self.client.request(request)).context(what)
     }

@@ -97,6 +97,7 @@ impl Fixture {
         let mut command = self.command();
         command
             .env("MY_NAMESPACE", NAMESPACE)
+            .env("STATE_DIRECTORY", self.sandbox.dir("state")?)
             .env("KUBECONFIG", self.sandbox.path().join("kubeconfig"))
             .arg("--kubelet-dir")
             .arg(self.sandbox.path().join("kubelet"))

@@ -33,7 +33,8 @@ pub fn tell(fixture: &mut Fixture, printer: &mut Printer) -> Result<()> {
     let tenancies = a_tenant(fixture, printer)?;
     data(fixture, printer, &tenancies)?;
     let times = release(fixture, printer, &tenancies)?;
-    the_next_tenant(fixture, printer)?;
+    let next = the_next_tenant(fixture, printer)?;
+    a_lost_object(fixture, printer, &next)?;
     what_it_says(fixture, printer, &tenancies)?;
     summary(fixture, printer, &times)
 }
@@ -209,7 +210,7 @@ fn release(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> R
     Ok(times)
 }
 
-fn the_next_tenant(fixture: &Fixture, printer: &mut Printer) -> Result<()> {
+fn the_next_tenant(fixture: &Fixture, printer: &mut Printer) -> Result<Vec<Tenancy>> {
     printer.step("The next tenant finds nothing")?;
     let tenancies = move_in(fixture, "tenant-2", "fresh")?;
     printer.shell(
@@ -226,7 +227,51 @@ fn the_next_tenant(fixture: &Fixture, printer: &mut Printer) -> Result<()> {
             found.join("  ")
         );
     }
-    printer.proven(&format!("{} volumes, all empty", tenancies.len()))
+    printer.proven(&format!("{} volumes, all empty", tenancies.len()))?;
+    Ok(tenancies)
+}
+
+fn a_lost_object(
+    fixture: &mut Fixture,
+    printer: &mut Printer,
+    tenancies: &[Tenancy],
+) -> Result<()> {
+    printer.step("A PersistentVolume is lost, as with a restored etcd: its data is not offered")?;
+    let lost = tenancies.first().context("there was no tenant")?;
+    let disk = &fixture.machine.disks[lost.disk];
+    let (entry, path) = (disk.name(), disk.path.display().to_string());
+    disk.write(&fixture.machine.neighbour)?;
+    fixture.cluster.lose(PVS, &lost.pv)?;
+    let provisioner = &mut fixture.provisioner;
+    let skipped = fixture.cluster.eventually("dirty volume", |_| {
+        let provisioner = provisioner
+            .as_mut()
+            .context("the provisioner has not started")?;
+        let status: Value = serde_json::from_str(&provisioner.http_get("/status")?.1)?;
+        let classes = status["classes"].as_array().into_iter().flatten();
+        let mut volumes =
+            classes.flat_map(|class| class["volumes"].as_array().into_iter().flatten());
+        let is_dirty = |it: &&Value| text(it, "/entry") == entry && text(it, "/reason") == "Dirty";
+        Ok(volumes.find(is_dirty).cloned())
+    })?;
+    printer.shell(
+        "local-volume-provisioner status",
+        &columns(&[
+            vec!["ENTRY", "STATE", "WHAT"],
+            vec![&entry, text(&skipped, "/state"), text(&skipped, "/reason")],
+        ]),
+    )?;
+    let detail = text(&skipped, "/detail");
+    let (why, _) = detail.split_once(", of PV UID").context("it names no PV")?;
+    printer.say(&format!("{} ...", why.replace(&path, &entry)))?;
+    let disk = &fixture.machine.disks[lost.disk];
+    ensure!(
+        !disk.contents()?.is_empty(),
+        "the data on {entry} was deleted"
+    );
+    printer.proven(&format!(
+        "{entry} keeps its data: its mark names a PV that is gone"
+    ))
 }
 
 fn what_it_says(fixture: &mut Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Result<()> {
