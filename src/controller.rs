@@ -36,8 +36,6 @@ const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 const COALESCE: Duration = Duration::from_millis(20);
 /// How long a pass waits for the first scan of a new class. It waits for no later scan.
 const FIRST_SCAN_TIMEOUT: Duration = Duration::from_millis(500);
-/// After how many periods without news the next pass runs, if the latest plan was settled.
-const SETTLED_PERIODS: u32 = 6;
 /// For how many periods a volume must be missing before its PV is deleted, in a class configured so.
 const MISSING_PERIODS: u32 = 3;
 
@@ -168,15 +166,13 @@ impl Controller {
     async fn pass(&mut self, begun: Instant, has_news: bool) -> Duration {
         let snapshot = self.snapshot().await;
         let mut plan = plan(&self.settings, &snapshot);
-        let is_allowed = self.context.cluster.permissions.missing().is_empty();
         let mut longest = self.periods.discovery;
         if self.context.cluster.origin.other().is_some() {
             // Nothing is done until our cluster answers.
             plan.actions.clear();
             plan.wake_at = None;
             longest = BACK_OFF_PAUSE;
-        } else if plan.is_settled(&snapshot) && is_allowed && !has_news {
-            longest *= SETTLED_PERIODS;
+        } else if !has_news {
             memory::release_unused();
         }
         // When the plan changes although the snapshot does not.

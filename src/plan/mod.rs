@@ -139,20 +139,6 @@ impl Plan {
             ..Self::default()
         }
     }
-
-    /// Whether nothing follows from the plan of this snapshot, and the same facts give it again at any later time.
-    pub fn is_settled(&self, snapshot: &Snapshot) -> bool {
-        self.made
-            && self.actions.is_empty()
-            && self.not_ready.is_empty()
-            && self.missing_since.is_empty()
-            && self.wake_at.is_none()
-            && snapshot.cleanups.is_empty()
-            && snapshot.jobs.is_empty()
-            && snapshot.writing.is_empty()
-            && snapshot.creating.is_empty()
-            && snapshot.observed.values().all(|seen| seen.complete)
-    }
 }
 
 /// The snapshot with its indices, and the plan so far.

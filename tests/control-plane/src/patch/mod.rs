@@ -51,7 +51,8 @@ impl Patch {
     }
 }
 
-/// One operation. The API server's library lets `replace` create a key that is missing.
+/// One operation. The API server's library lets `replace` create a key that is missing, and takes it for `null` in a
+/// `test`.
 fn json_operation(object: &mut Value, operation: &PatchOperation) -> Result<(), Status> {
     let done = match operation {
         PatchOperation::Replace(replace) if creates_key(object, replace.path.as_str()) => {
@@ -60,6 +61,11 @@ fn json_operation(object: &mut Value, operation: &PatchOperation) -> Result<(), 
                 value: replace.value.clone(),
             };
             json_patch::patch(object, &[PatchOperation::Add(add)])
+        }
+        PatchOperation::Test(test)
+            if test.value.is_null() && creates_key(object, test.path.as_str()) =>
+        {
+            Ok(())
         }
         _ => json_patch::patch(object, std::slice::from_ref(operation)),
     };
