@@ -27,7 +27,7 @@ pub struct Release {
     pub daemonset: Option<String>,
 
     /// How long the DaemonSet must be absent first.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
     pub absent_for: Duration,
 
     /// Exit with code 0, not 1, while the DaemonSet exists.

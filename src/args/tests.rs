@@ -217,7 +217,7 @@ fn release_requires_a_scope() {
     };
     assert_eq!(release.daemonset.as_deref(), Some("a"));
     assert_eq!(release.timeout, Duration::from_secs(30));
-    assert_eq!(release.absent_for, Duration::from_mins(1));
+    assert_eq!(release.absent_for, Duration::from_secs(20));
     assert!(!release.abandon_unmarked && !release.unless_installed);
     for refused in [
         "",

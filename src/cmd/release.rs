@@ -38,9 +38,9 @@ const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until 
 /// The number of concurrent writes to the API server.
 const CONCURRENCY: usize = 8;
 
-/// What is left of the DaemonSet. It ends a pass.
+/// What the command waits for. It ends a pass.
 #[derive(Debug, thiserror::Error)]
-#[error("this is left of the DaemonSet: {0}")]
+#[error("{0}")]
 struct Left(String);
 
 /// Removes the finalizer from the PVs of the command line.
@@ -59,7 +59,8 @@ pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<Exit
     let mut reported = String::new();
     loop {
         let why = match releaser.pass(out).await {
-            Err(error) if is_passing(&error) => chain(error.as_ref()),
+            Err(error) if error.is::<Left>() => format!("waiting: {error}"),
+            Err(error) if is_passing(&error) => format!("{}; trying again", chain(error.as_ref())),
             ended => return ended,
         };
         ensure!(
@@ -67,7 +68,7 @@ pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<Exit
             "not done within {limit:?}: {why}; if a Pod's node is gone, delete the Pod with --force; then run this again"
         );
         if reported != why {
-            writeln!(out, "{why}; trying again.")?;
+            writeln!(out, "{why}.")?;
             reported = why;
         }
         sleep(PASS_PAUSE).await;
@@ -219,13 +220,15 @@ impl Releaser {
         let found = found.map_err(api("looking for the DaemonSet"))?;
         match found.map(|set| set.deletion_timestamp) {
             Some(None) => return Ok(true),
-            Some(Some(_)) => bail!(Left("itself, which is being deleted".into())),
+            Some(Some(_)) => bail!(Left(format!(
+                "DaemonSet {namespace}/{name} is being deleted"
+            ))),
             None => self.absent_since.set(Some(since)),
         }
         let absent_for = self.args.absent_for;
         if since.elapsed() < absent_for {
             bail!(Left(format!(
-                "nothing; it must be absent for {absent_for:?}, as it may be about to be applied"
+                "the DaemonSet is gone, and must be absent for {absent_for:?} in case it is applied again"
             )));
         }
         Ok(false)

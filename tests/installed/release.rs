@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -305,17 +304,6 @@ fn all_values(name: &str, classes: Value, values: Value) -> Value {
 pub fn render(classes: Value, values: Value, args: &[&str]) -> String {
     let args = [&["template", NAME, CHART, "--values=-"], args].concat();
     helm(&args, &all_values(NAME, classes, values).to_string()).unwrap()
-}
-
-/// The hook, rendered, which otherwise looks for the DaemonSet for a minute before it acts.
-pub fn absent_for(hook: &str, duration: Duration) -> String {
-    let flag = "- --unless-installed\n";
-    assert_eq!(hook.matches(flag).count(), 1, "{hook}");
-    let seconds = duration.as_secs();
-    hook.replace(
-        flag,
-        &format!("- --absent-for={seconds}s\n            {flag}"),
-    )
 }
 
 /// A class over a directory, as the chart's values have it.

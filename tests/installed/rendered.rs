@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, USERS, name};
-use crate::release::{NAME, absent_for, class, render};
+use crate::release::{NAME, class, render};
 use crate::{Cluster, Disks, disks::MIB};
 
 /// The hook of the chart.
 const HOOK: &str = "local-volumes-uninstall";
-/// How long the hook waits for the absence of the DaemonSet before it acts; by default a minute.
+/// How long the hook waits for the absence of the DaemonSet before it acts.
 const ABSENCE: Duration = Duration::from_secs(20);
 
 /// Manifests in the cluster; deleted with this.
@@ -90,10 +90,9 @@ fn rendered_and_applied_chart_keeps_its_daemon_set_and_finalizers() {
     let render = |args: &[&str]| render(classes.clone(), json!({}), args);
     let all = Applied {
         cluster: &cluster,
-        manifests: absent_for(&render(&[]), ABSENCE),
+        manifests: render(&[]),
     };
     let hook = render(&["--show-only=templates/uninstall.yaml"]);
-    let hook = absent_for(&hook, ABSENCE);
 
     cluster
         .manifests("apply", &render(&["--no-hooks"]))

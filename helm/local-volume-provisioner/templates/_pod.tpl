@@ -61,6 +61,12 @@ httpGet:
   port: metrics
 {{- end -}}
 
+{{/* The first pass ends within a second or two; a probe before that would fail with an event. */}}
+{{- define "local-volume-provisioner.readinessProbe" -}}
+{{ include "local-volume-provisioner.alive" . }}
+initialDelaySeconds: 2
+{{- end -}}
+
 {{- define "local-volume-provisioner.livenessProbe" -}}
 {{ include "local-volume-provisioner.alive" . }}
 periodSeconds: 30

@@ -29,7 +29,10 @@ impl Releaser {
         let of_jobs = |pod: &PodView| is_ours(pod.job_pv_uid.as_ref());
         self.ensure_ended(namespace, of_jobs).await?;
         let count = jobs.len();
-        ensure!(count == 0, Left(format!("{count} cleaning Jobs")));
+        ensure!(
+            count == 0,
+            Left(format!("{count} cleaning Jobs are being deleted"))
+        );
         Ok(())
     }
 
@@ -51,6 +54,8 @@ impl Releaser {
             return Ok(());
         };
         let (count, name, node) = (pods.len(), &first.name, &first.node);
-        bail!(Left(format!("{count} Pods, such as {name} on {node}")))
+        bail!(Left(format!(
+            "{count} Pods of the DaemonSet or its Jobs are left, such as {name} on {node}"
+        )))
     }
 }

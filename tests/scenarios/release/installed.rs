@@ -50,7 +50,7 @@ fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
     install(&stage);
     third.clear();
     let text = ended(running, 0);
-    assert!(text.contains("must be absent for 60s"), "{text}");
+    assert!(text.contains("must be absent for 20s"), "{text}");
     assert!(text.contains("exists: nothing was changed"), "{text}");
     assert!(is_held(&stage, &free));
 }
@@ -88,7 +88,7 @@ fn pods_that_do_not_end_keep_every_finalizer() {
         let times_out = [&UNINSTALL_TIMES_OUT[..], &["--unless-installed"]].concat();
         let text = run(&stage, &times_out, 1);
         let words = if in_the_foreground {
-            "which is being deleted".to_owned()
+            "is being deleted".to_owned()
         } else {
             format!("provisioner-1 on {}", stage.node())
         };
