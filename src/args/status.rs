@@ -7,8 +7,8 @@ use super::OutputFormat;
 #[command(
     after_help = "Without --node or --all it requests the status at --listen-address, by default of the provisioner in the same container. With \
     them it sends requests through the API server, and requires the permissions to list pods and to get pods/proxy.\n\n\
-    Exit code: 0 when each requested node is ready, 1 when one is not ready, is degraded or does \
-    not answer, 2 on a usage error.\n\n\
+    Exit code: 0 when each requested node is ready and its volumes have no problem, 1 when one is not ready, is degraded, \
+    has a volume with a problem, or does not answer, 2 on a usage error.\n\n\
     Examples:\n  \
     $ kubectl exec POD -- /local-volume-provisioner status\n  \
     $ local-volume-provisioner status --all\n  \

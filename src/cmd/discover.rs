@@ -52,7 +52,8 @@ pub async fn command(
         format => structured(format, &list)?,
     };
     writeln!(out, "{}", text.trim())?;
-    Ok(ExitCode::SUCCESS)
+    let has_fault = plan.classes.iter().any(|class| !class.faults.is_empty());
+    Ok(ExitCode::from(u8::from(has_fault)))
 }
 
 /// Plans once for a node with these PVs and cleaning Jobs. Every StorageClass is assumed to exist with the defaults

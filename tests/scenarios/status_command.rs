@@ -4,6 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 use support::Stage;
+use support::stage::name;
 
 use super::kit::{fast_stage, ready, stage_with, status, status_of};
 use super::stage;
@@ -25,6 +26,51 @@ fn ask(stage: &Stage, args: &[&str]) -> Said {
         out: String::from_utf8(stdout).unwrap(),
         err: String::from_utf8(stderr).unwrap(),
     }
+}
+
+/// Plain HTTP needs no certificates.
+#[test]
+fn status_requires_no_ca_bundle() {
+    let (stage, []) = or_skip!(fast_stage([]));
+    let mut provisioner = stage.provisioner();
+    let address = provisioner.http_address().unwrap();
+    let mut command = stage.command();
+    command
+        .env("SSL_CERT_FILE", "/nowhere")
+        .env("SSL_CERT_DIR", "/nowhere");
+    command.args(["status", "--listen-address", &address]);
+    let output = command.output().unwrap();
+    assert!(
+        output.stdout.starts_with(stage.node().as_bytes()),
+        "{output:?}"
+    );
+}
+
+/// A harmless entry comes first by the alphabet, and last by what it requires.
+#[test]
+fn dirty_volume_is_a_problem_of_a_ready_node() {
+    let (stage, []) = or_skip!(fast_stage([]));
+    let volume = stage.sandbox.tmpfs("disks/fast/vol", "size=1m").unwrap();
+    stage.sandbox.dir("disks/fast/a-directory").unwrap();
+    let mut provisioner = stage.provisioner();
+    let pv = stage.used(&stage.bind("claim", &volume));
+    stage.eventually("the mark is used", || {
+        status_of(&mut provisioner, &volume)["state"] == "Bound"
+    });
+    std::fs::write(volume.join("file"), "data").unwrap();
+    stage.delete_pv(&name(&pv));
+    stage.patch_pv(&name(&pv), &json!({ "metadata": { "finalizers": null } }));
+    ready(&stage, &mut provisioner);
+    let address = provisioner.http_address().unwrap();
+    let said = stage.eventually("it is skipped", || {
+        let said = ask(&stage, &["--listen-address", &address]);
+        said.out.contains("Dirty").then_some(said)
+    });
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    let heading = format!("{}: ready, 1 volume with a problem\n", stage.node());
+    assert!(said.out.starts_with(&heading), "{}", said.out);
+    let at = |text: &str| said.out.find(text).unwrap();
+    assert!(at("\nvol ") < at("\na-directory "), "{}", said.out);
 }
 
 #[test]

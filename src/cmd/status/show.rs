@@ -15,6 +15,17 @@ use crate::wipe::pace::Pace;
 
 /// A longer wait is a problem.
 const LONG_WAIT_SECONDS: u64 = 600;
+/// Skipped entries that an operator may have meant to offer, and that are no danger.
+const MINOR_SKIPS: [&str; 8] = [
+    "NotMounted",
+    "NotADirectoryOrBlockDevice",
+    "ModeMismatch",
+    "NameNotUtf8",
+    "NestedVolume",
+    "SystemStorage",
+    "NotLocal",
+    "NotEmpty",
+];
 /// The states that require nothing of an operator. An unknown state counts as a problem, so that it is never hidden.
 const GOOD_STATES: [&str; 9] = [
     "Available",
@@ -41,32 +52,63 @@ fn texts<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     list(value, key).filter_map(Value::as_str)
 }
 
-/// Whether a node is ready and not degraded, which decides the exit code.
-pub(super) fn is_well(document: &Value) -> bool {
-    document["ready"] == true && texts(document, "degraded").next().is_none()
+/// What a volume requires of an operator; the first comes first in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// To act: a disk, or its data, is not where it belongs, or capacity is lost.
+    Problem,
+    /// To look at the entry.
+    Attention,
+    None,
 }
 
-/// Why a node is not well, and its volumes that require an operator.
+/// Whether a node is ready, not degraded, and without a problem, which decides the exit code.
+pub(super) fn is_well(document: &Value) -> bool {
+    document["ready"] == true && problems(document).is_empty()
+}
+
+/// Why a node is not well, and its volumes with a problem.
 fn problems(document: &Value) -> Vec<String> {
     let reasons = texts(document, "notReady").chain(texts(document, "degraded"));
-    let volumes = list(document, "classes").flat_map(|class| list(class, "volumes"));
-    let volumes = volumes.filter(|volume| is_problem(volume));
-    let volumes = volumes.map(|it| format!("{} {}", text(it, "entry"), text(it, "state")));
+    let volumes = volume_problems(document).map(|it| {
+        let (entry, state, reason) = (text(it, "entry"), text(it, "state"), text(it, "reason"));
+        format!("{entry} {state} {reason}").trim_end().to_owned()
+    });
     reasons.map(str::to_owned).chain(volumes).collect()
 }
 
-/// Whether an operator must act on a volume.
-pub(super) fn is_problem(volume: &Value) -> bool {
-    match text(volume, "state") {
+fn volume_problems(document: &Value) -> impl Iterator<Item = &Value> {
+    let volumes = list(document, "classes").flat_map(|class| list(class, "volumes"));
+    volumes.filter(|volume| severity(volume) == Severity::Problem)
+}
+
+/// What a volume requires of an operator.
+pub(super) fn severity(volume: &Value) -> Severity {
+    let is_problem = match text(volume, "state") {
         "Waiting" => volume["cleanup"]["seconds"].as_u64() >= Some(LONG_WAIT_SECONDS),
-        "Skipped" => !["NamePatternMismatch", "CleanupRunning"].contains(&text(volume, "reason")),
+        "Skipped" => match text(volume, "reason") {
+            "NamePatternMismatch" | "CleanupRunning" => false,
+            reason if MINOR_SKIPS.contains(&reason) => return Severity::Attention,
+            _ => true,
+        },
         state => !GOOD_STATES.contains(&state),
+    };
+    if is_problem {
+        Severity::Problem
+    } else {
+        Severity::None
     }
 }
 
 /// The state of a node and its volumes.
 pub(super) fn node(document: &Value) -> String {
-    let mut lines = vec![format!("{}: {}", text(document, "node"), state(document))];
+    let problems = match volume_problems(document).count() {
+        0 => String::new(),
+        1 => ", 1 volume with a problem".to_owned(),
+        count => format!(", {count} volumes with problems"),
+    };
+    let (name, state) = (text(document, "node"), state(document));
+    let mut lines = vec![format!("{name}: {state}{problems}")];
     for (key, heading) in [
         ("notReady", "not ready:"),
         ("degraded", "degraded:"),
@@ -90,7 +132,7 @@ pub fn classes(document: &Value) -> String {
         lines.extend([String::new(), format!("class {}", text(class, "name"))]);
         lines.extend(texts(class, "faults").map(|fault| format!("fault: {fault}")));
         let mut volumes: Vec<_> = list(class, "volumes").collect();
-        volumes.sort_by_key(|volume| (!is_problem(volume), volume["cleanup"].is_null()));
+        volumes.sort_by_key(|volume| (severity(volume), volume["cleanup"].is_null()));
         if !volumes.is_empty() {
             let heading = ["ENTRY", "PV", "STATE", "CAPACITY", "SINCE", "WHAT"];
             let table = render(heading, volumes.into_iter().map(row));

@@ -1,6 +1,8 @@
+use super::show::Severity;
 use super::*;
 use crate::args::Command;
 use crate::plan::VolumeState;
+use crate::types::SkipReason;
 
 /// A node whose volumes have all kinds of states.
 fn eventful() -> Value {
@@ -62,7 +64,7 @@ fn node_is_shown_with_problems_first() {
     let text = show::node(&eventful());
     assert_eq!(
         text,
-        r#"worker-3: NOT READY, DEGRADED, PAUSED
+        r#"worker-3: NOT READY, DEGRADED, PAUSED, 2 volumes with problems
   not ready:  class "fast": entry "sdd" cannot be read
   degraded:   no permission to patch persistentvolumes: forbidden
   paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node
@@ -139,38 +141,67 @@ fn json_is_the_document_or_a_list_of_documents() {
 }
 
 #[test]
-fn states_that_require_an_operator_are_problems() {
+fn severity_of_each_state_and_reason() {
+    use Severity::{Attention, None, Problem};
+    use SkipReason as R;
     use VolumeState as S;
-    for (state, is_problem) in [
-        (S::Available, false),
-        (S::Bound, false),
-        (S::Retained, false),
-        (S::Creating, false),
-        (S::Due, false),
-        (S::Waiting, false),
-        (S::Cleaning, false),
-        (S::Cleaned, false),
-        (S::Paused, false),
-        (S::Terminating, false),
-        (S::Skipped, true),
-        (S::CleaningFailed, true),
-        (S::Refused, true),
-        (S::IdentityMismatch, true),
-        (S::Missing, true),
-        (S::NotMounted, true),
-        (S::Unhealthy, true),
-        (S::Foreign, true),
-        (S::ClassGone, true),
-        (S::Failed, true),
+    for (state, severity) in [
+        (S::Available, None),
+        (S::Bound, None),
+        (S::Retained, None),
+        (S::Creating, None),
+        (S::Due, None),
+        (S::Waiting, None),
+        (S::Cleaning, None),
+        (S::Cleaned, None),
+        (S::Paused, None),
+        (S::Terminating, None),
+        (S::Skipped, Problem),
+        (S::CleaningFailed, Problem),
+        (S::Refused, Problem),
+        (S::IdentityMismatch, Problem),
+        (S::MarkMismatch, Problem),
+        (S::Missing, Problem),
+        (S::NotMounted, Problem),
+        (S::Unhealthy, Problem),
+        (S::Foreign, Problem),
+        (S::ClassGone, Problem),
+        (S::Failed, Problem),
     ] {
         let volume = json!({ "state": state });
-        assert_eq!(show::is_problem(&volume), is_problem, "{state:?}");
+        assert_eq!(show::severity(&volume), severity, "{state:?}");
+    }
+    for (reason, severity) in [
+        (R::NotMounted, Attention),
+        (R::NotADirectoryOrBlockDevice, Attention),
+        (R::ModeMismatch, Attention),
+        (R::NoCapacity, Problem),
+        (R::NameNotUtf8, Attention),
+        (R::DuplicateDevice, Problem),
+        (R::NestedVolume, Attention),
+        (R::DeviceInUse, Problem),
+        (R::VolumeInUse, Problem),
+        (R::SystemStorage, Attention),
+        (R::NotLocal, Attention),
+        (R::NamePatternMismatch, None),
+        (R::ClassMissing, Problem),
+        (R::ClassInvalid, Problem),
+        (R::CleanupRunning, None),
+        (R::PathClaimedByOtherPV, Problem),
+        (R::IdentityOnOtherPV, Problem),
+        (R::NotEmpty, Attention),
+        (R::Dirty, Problem),
+        (R::Unreadable, Problem),
+        (R::TimedOut, Problem),
+    ] {
+        let volume = json!({ "state": "Skipped", "reason": reason });
+        assert_eq!(show::severity(&volume), severity, "{reason:?}");
     }
     for volume in [
         json!({ "state": "OfALaterVersion" }),
         json!({ "state": "Waiting", "cleanup": { "state": "Waiting", "seconds": 600 } }),
     ] {
-        assert!(show::is_problem(&volume), "{volume}");
+        assert_eq!(show::severity(&volume), Problem, "{volume}");
     }
 }
 
