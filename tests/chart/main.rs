@@ -19,6 +19,7 @@ mod knobs;
 mod node_cleanup;
 mod odd_values;
 mod promql;
+mod refusals;
 mod rights;
 mod schema;
 mod uninstall;
