@@ -146,7 +146,10 @@ fn the_rule_is_made_when_asked_for_and_as_asked_for() {
     assert_eq!(names(&all), names(&alerts));
     for (rendered, alert) in all.iter().zip(&alerts) {
         let runbook = &rendered["annotations"]["runbook_url"];
-        assert!(runbook.is_null(), "a relative link leads nowhere: {runbook}");
+        assert!(
+            runbook.is_null(),
+            "a relative link leads nowhere: {runbook}"
+        );
         // Nothing in the texts was taken for Helm's.
         assert_eq!(
             rendered["annotations"]["description"],

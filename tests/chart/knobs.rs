@@ -125,7 +125,9 @@ fn bare_installation_has_no_class() {
     assert_eq!(objects.setting("storageClassMap"), json!({}));
     assert!(objects.names("StorageClass").is_empty());
     let volumes = objects.pod()["volumes"].as_array().unwrap();
-    let names = volumes.iter().map(|volume| volume["name"].as_str().unwrap());
+    let names = volumes
+        .iter()
+        .map(|volume| volume["name"].as_str().unwrap());
     assert!(names.clone().all(|name| name.starts_with("provisioner-")));
 }
 

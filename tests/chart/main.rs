@@ -17,6 +17,7 @@ mod helm;
 mod isolation;
 mod knobs;
 mod node_cleanup;
+mod notes;
 mod odd_values;
 mod promql;
 mod refusals;

@@ -162,11 +162,7 @@ fn network_policies_let_metrics_in_and_the_api_server_be_reached() {
             "lvp-local-volume-provisioner-node-cleanup",
             metrics,
         ),
-        (
-            "Job",
-            "lvp-local-volume-provisioner-uninstall",
-            Value::Null,
-        ),
+        ("Job", "lvp-local-volume-provisioner-uninstall", Value::Null),
     ] {
         let policy = objects.get("NetworkPolicy", name);
         let spec = &policy["spec"];
