@@ -190,6 +190,13 @@ fn value_is_refused_with_key_value_and_remedy() {
         for part in *parts {
             assert!(said.contains(part), "{text}: no {part:?} in {said}");
         }
+        let line = said.lines().next().unwrap();
+        let (_, sentence) = line.split_once("): ").unwrap();
+        assert!(
+            sentence.len() <= 160,
+            "{} bytes: {sentence}",
+            sentence.len()
+        );
     }
 }
 

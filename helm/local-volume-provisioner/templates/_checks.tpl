@@ -1,7 +1,7 @@
 {{/* What the schema cannot see. Each ends the rendering with a sentence that says what to do. */}}
 {{- define "local-volume-provisioner.checks" -}}
 {{- if include "local-volume-provisioner.isTrue" .Values.enableWindows -}}
-{{- fail "enableWindows: this provisioner runs on Linux nodes only; set enableWindows to false, and keep the other provisioner, with a release of its own, for the Windows nodes" -}}
+{{- fail "enableWindows: this provisioner runs on Linux nodes only; set enableWindows to false, and keep the Go provisioner, as a release of its own, for Windows" -}}
 {{- end -}}
 
 {{- if .Release.IsUpgrade -}}
@@ -85,7 +85,7 @@
 {{- end -}}
 
 {{- if and (include "local-volume-provisioner.isTrue" (.Values.nodeCleanup | default dict).enabled) (not (include "local-volume-provisioner.nodeCleanupClasses" .)) -}}
-{{- fail "nodeCleanup: there is no class whose volumes could go with their nodes; name some in nodeCleanup.storageClassNames or in classes, or set nodeCleanup.enabled to false" -}}
+{{- fail "nodeCleanup: there is no class whose volumes could go with their nodes; set nodeCleanup.storageClassNames or classes, or nodeCleanup.enabled to false" -}}
 {{- end -}}
 
 {{- if include "local-volume-provisioner.isTrue" (.Values.nodeIsolation | default dict).enabled -}}

@@ -72,7 +72,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- fail (printf "image: none is set, and none is published yet; build it (docs/image.md), and set it: image: local-volume-provisioner:%s" .Chart.AppVersion) -}}
 {{- end -}}
 {{- if regexMatch "(^|/)(sig-storage|external_storage)/local-volume-provisioner(-[a-z0-9_]+)?([:@]|$)" $image -}}
-{{- fail (printf "image: %s is the Go provisioner's image, which this chart cannot run; set it to this program's: image: local-volume-provisioner:%s" $image .Chart.AppVersion) -}}
+{{- fail (printf "image: %s is the Go provisioner's; set this program's: image: local-volume-provisioner:%s" $image .Chart.AppVersion) -}}
 {{- end -}}
 {{- $image -}}
 {{- end -}}
