@@ -145,9 +145,11 @@ fn the_rule_is_made_when_asked_for_and_as_asked_for() {
     let alerts = alerts();
     assert_eq!(names(&all), names(&alerts));
     for (rendered, alert) in all.iter().zip(&alerts) {
-        let anchor = alert["alert"].as_str().unwrap().to_lowercase();
-        let link = format!("docs/alerts.md#{anchor}");
-        assert_eq!(rendered["annotations"]["runbook_url"], link);
+        let runbook = &rendered["annotations"]["runbook_url"];
+        assert!(
+            runbook.is_null(),
+            "a relative link leads nowhere: {runbook}"
+        );
         // Nothing in the texts was taken for Helm's.
         assert_eq!(
             rendered["annotations"]["description"],

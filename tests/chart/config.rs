@@ -8,6 +8,7 @@ use local_volume_provisioner::config::{
     self, AccessMode, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy,
     MissingVolumePolicy, WeakIdentity,
 };
+use serde_json::json;
 use tracing::level_filters::LevelFilter;
 
 use crate::helm::{Helm, Objects, chart_dir};
@@ -121,6 +122,20 @@ fn nothing_but_the_classes_has_to_be_given() {
     let class = &config.classes["fast-disks"];
     assert_eq!(class.mount_dir.to_string(), "/mnt/fast-disks");
     assert!(class.selector.is_empty() && class.fs_type.is_none());
+}
+
+#[test]
+fn program_accepts_no_classes() {
+    let helm = or_skip!(Helm::find());
+    let objects = helm.render_values(&json!({ "classes": [] }));
+    let files: BTreeMap<String, String> = serde_json::from_value(objects.config().clone()).unwrap();
+    let loaded = config::from_files(&files).unwrap();
+    assert_eq!(loaded.faults, []);
+    assert!(loaded.config.classes.is_empty());
+    let [warning] = &loaded.warnings[..] else {
+        panic!("{:?}", loaded.warnings);
+    };
+    assert!(warning.contains("no class is configured"), "{warning}");
 }
 
 /// YAML has more than one way to say no, and in a template each quoted one is as good as true.

@@ -83,7 +83,7 @@ impl Helm {
         self.template_as(RELEASE, NAMESPACE, files, sets)
     }
 
-    /// The same for another release and namespace.
+    /// Renders another release in another namespace. An image is always set, and a class unless `sets` name some.
     pub fn template_as(
         &self,
         release: &str,
@@ -94,7 +94,11 @@ impl Helm {
         let chart = chart_dir();
         let mut args = vec!["template", release, chart.to_str().unwrap()];
         args.extend(["--namespace", namespace, "--kube-version", KUBE_VERSION]);
-        for file in files {
+        let names_classes = sets.iter().any(|set| set.contains("classes"));
+        let mut all = vec![values_file("base.yaml")];
+        all.extend((!names_classes).then(|| values_file("class.yaml")));
+        all.extend_from_slice(files);
+        for file in &all {
             args.extend(["--values", file.to_str().unwrap()]);
         }
         for set in sets {

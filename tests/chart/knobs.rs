@@ -1,6 +1,6 @@
 //! Values that pass a setting on to an object.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::helm::{Helm, chart_dir};
 
@@ -37,6 +37,36 @@ fn each_value_arrives_at_its_place() {
             json!("storage"),
         ),
         (
+            json!({ "commonLabels": { "team": "storage" } }),
+            "DaemonSet",
+            "/spec/template/metadata/labels/team".into(),
+            json!("storage"),
+        ),
+        (
+            json!({ "commonLabels": { "team": "storage" }, "podLabels": { "team": "disks" } }),
+            "DaemonSet",
+            "/spec/template/metadata/labels/team".into(),
+            json!("disks"),
+        ),
+        (
+            json!({ "commonLabels": { "team": "storage" }, "nodeCleanup": { "enabled": true } }),
+            "Deployment",
+            "/spec/template/metadata/labels/team".into(),
+            json!("storage"),
+        ),
+        (
+            json!({ "commonLabels": { "team": "storage" } }),
+            "Job",
+            "/spec/template/metadata/labels/team".into(),
+            json!("storage"),
+        ),
+        (
+            json!({ "hostPID": true }),
+            "DaemonSet",
+            format!("{pod}/hostPID"),
+            json!(true),
+        ),
+        (
             json!({ "serviceAccount": { "annotations": { "a": "b" } } }),
             "ServiceAccount",
             "/metadata/annotations/a".into(),
@@ -68,29 +98,60 @@ fn each_value_arrives_at_its_place() {
     }
 }
 
+/// A selector cannot be changed.
+#[test]
+fn common_labels_are_in_no_selector() {
+    let helm = or_skip!(Helm::find());
+    let objects = helm.render_values(&json!({
+        "commonLabels": { "team": "storage" },
+        "nodeCleanup": { "enabled": true },
+        "networkPolicy": { "enabled": true },
+        "uninstall": { "enabled": false },
+    }));
+    for object in &objects.0 {
+        let selectors = ["/spec/selector", "/spec/podSelector"].map(|path| object.pointer(path));
+        for selector in selectors.into_iter().flatten() {
+            let labels = selector["matchLabels"].as_object().unwrap();
+            assert!(!labels.contains_key("team"), "{labels:?}");
+        }
+    }
+}
+
+/// Without a class, pods start and no directory for volumes is created on a node.
+#[test]
+fn bare_installation_has_no_class() {
+    let helm = or_skip!(Helm::find());
+    let objects = helm.render_values(&json!({ "classes": [] }));
+    assert_eq!(objects.setting("storageClassMap"), json!({}));
+    assert!(objects.names("StorageClass").is_empty());
+    let volumes = objects.pod()["volumes"].as_array().unwrap();
+    let names = volumes
+        .iter()
+        .map(|volume| volume["name"].as_str().unwrap());
+    assert!(names.clone().all(|name| name.starts_with("provisioner-")));
+}
+
 #[test]
 fn the_image_is_a_text_or_a_map() {
     let helm = or_skip!(Helm::find());
-    let name = "local-volume-provisioner/local-volume-provisioner";
-    let tag = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let version = env!("CARGO_PKG_VERSION");
     let digest = format!("sha256:{}", "0".repeat(64));
     for (image, expected) in [
-        (Value::Null, format!("ghcr.io/{name}:{tag}")),
         (
             json!("example.com/a:{{ .Chart.AppVersion }}"),
-            format!("example.com/a:{}", &tag[1..]),
+            format!("example.com/a:{version}"),
         ),
         (
             json!({ "registry": "example.com" }),
-            format!("example.com/{name}:{tag}"),
+            format!("example.com/local-volume-provisioner:{version}"),
         ),
         (
             json!({ "repository": "lvp", "tag": "dev" }),
-            "ghcr.io/lvp:dev".into(),
+            "lvp:dev".into(),
         ),
         (
-            json!({ "tag": "dev", "digest": digest }),
-            format!("ghcr.io/{name}@{digest}"),
+            json!({ "registry": "example.com:5000/", "tag": "dev", "digest": digest }),
+            format!("example.com:5000/local-volume-provisioner@{digest}"),
         ),
     ] {
         let objects = helm.render_values(&json!({ "image": image }));

@@ -138,16 +138,42 @@ fn without_roles_it_runs_as_an_account_that_has_them() {
 fn its_metrics_are_found_where_the_provisioners_are() {
     let helm = or_skip!(Helm::find());
     assert!(helm.render(&[ON]).names("Service").is_empty());
-    let objects = helm.render(&[
-        ON,
-        "serviceMonitor.enabled=true",
-        "serviceMonitor.interval=1m",
-    ]);
+    let relabel = json!([{ "action": "labeldrop", "regex": "x" }]);
+    let settings = json!({
+        "enabled": true,
+        "interval": "1m",
+        "scrapeTimeout": "5s",
+        "namespace": "monitoring",
+        "additionalLabels": { "release": "prometheus" },
+        "relabelings": relabel,
+        "metricRelabelings": relabel,
+    });
+    for (key, kind, endpoints) in [
+        ("serviceMonitor", "ServiceMonitor", "endpoints"),
+        ("podMonitor", "PodMonitor", "podMetricsEndpoints"),
+    ] {
+        let values = json!({ "nodeCleanup": { "enabled": true }, key: settings });
+        let objects = helm.render_values(&values);
+        let services = objects.names("Service").len();
+        assert_eq!(services, if kind == "ServiceMonitor" { 2 } else { 0 });
+        let labels = &objects.only("Deployment")["spec"]["selector"]["matchLabels"];
+        let (own, main) = (
+            objects.get(kind, NAME),
+            objects.get(kind, "lvp-local-volume-provisioner"),
+        );
+        assert_eq!(own["spec"]["selector"]["matchLabels"], *labels);
+        assert_eq!(own["metadata"]["namespace"], "monitoring");
+        assert_eq!(own["metadata"]["labels"]["release"], "prometheus");
+        let endpoint = &own["spec"][endpoints][0];
+        assert_eq!(*endpoint, main["spec"][endpoints][0]);
+        assert_eq!(endpoint["interval"], "1m");
+        assert_eq!(endpoint["scrapeTimeout"], "5s");
+        assert_eq!(endpoint["relabelings"][1], relabel[0]);
+        assert_eq!(endpoint["metricRelabelings"], relabel);
+    }
+    let objects = helm.render(&[ON, "serviceMonitor.enabled=true"]);
     let labels = &objects.only("Deployment")["spec"]["selector"]["matchLabels"];
     assert_eq!(objects.get("Service", NAME)["spec"]["selector"], *labels);
-    let monitor = &objects.get("ServiceMonitor", NAME)["spec"];
-    assert_eq!(monitor["selector"]["matchLabels"], *labels);
-    assert_eq!(monitor["endpoints"][0]["interval"], "1m");
 }
 
 #[test]
@@ -165,11 +191,4 @@ fn under_node_isolation_it_needs_an_account_of_its_own() {
         said.contains("give the node cleanup an account of its own"),
         "{said}"
     );
-}
-
-#[test]
-fn without_any_class_it_is_refused_with_a_sentence() {
-    let helm = or_skip!(Helm::find());
-    let said = helm.refusal(&[ON, "classes=null"]);
-    assert!(said.contains("nodeCleanup: there is no class"), "{said}");
 }

@@ -13,7 +13,7 @@ use crate::helm::{Helm, chart_dir, named};
 fn volumes_of_any_name_can_be_added() {
     let helm = or_skip!(Helm::find());
     let names = ["udev", "kubelet-pods", "dev", "config"];
-    let class = |name| json!({ "name": format!("provisioner-{name}"), "hostDir": "/mnt/a" });
+    let class = |name| json!({ "name": format!("provisioner-{name}"), "hostDir": "/mnt/a", "namePattern": name });
     let volume = |name| json!({ "name": name, "emptyDir": { "medium": "Memory" } });
     let objects = helm.render_values(&json!({
         "classes": names.map(class),
@@ -73,6 +73,7 @@ fn names_stay_text() {
             "priorityClassName": name,
             "serviceMonitor": { "enabled": true, "namespace": name },
             "networkPolicy": { "enabled": true },
+            "uninstall": { "enabled": false },
             "nodeIsolation": { "enabled": true },
             "removeNodeNotReadyTaint": true,
         });
@@ -93,6 +94,9 @@ fn names_stay_text() {
             named(&objects.pod()["volumes"], name)["hostPath"]["path"],
             "/mnt/a"
         );
+        let mut values = values;
+        values["uninstall"]["enabled"] = json!(true);
+        let objects = helm.render_values(&values);
         let uninstall = format!("{name}-uninstall");
         let role = objects.get("Role", &uninstall);
         assert_eq!(role["rules"][0]["resourceNames"], json!([name]));
@@ -169,7 +173,8 @@ fn quoted_truths_are_what_they_say() {
         ("no", false),
     ] {
         let objects = helm.render_values(&values(word));
-        assert!(objects.pod()["hostPID"].is_null(), "it has no effect");
+        let host_pid = objects.pod()["hostPID"].as_bool();
+        assert_eq!(host_pid.unwrap_or_default(), is, "{word}");
         assert_eq!(
             objects.container()["securityContext"]["privileged"],
             is,
@@ -194,7 +199,7 @@ fn a_key_without_a_value_is_as_good_as_none() {
         serde_saphyr::from_str(&fs::read_to_string(chart_dir().join("values.yaml")).unwrap())
             .unwrap();
     let keys = chart.as_object().unwrap().keys();
-    let none = keys.filter(|key| *key != "classes");
+    let none = keys.filter(|key| !["classes", "image"].contains(&key.as_str()));
     let none: BTreeMap<_, _> = none.map(|key| (key, Value::Null)).collect();
     let (objects, default) = (helm.render_values(&json!(none)), helm.render(&[]));
     assert_eq!(objects.0.len(), default.0.len());
@@ -216,47 +221,4 @@ fn a_key_without_a_value_is_as_good_as_none() {
         }
         assert_eq!(*object, expected);
     }
-}
-
-#[test]
-fn windows_is_refused_with_a_sentence() {
-    let helm = or_skip!(Helm::find());
-    for on in ["true", "yes"] {
-        let said = helm.refusal(&[&format!("enableWindows={on}")]);
-        assert!(
-            said.contains("enableWindows: this provisioner runs on Linux nodes only"),
-            "{said}"
-        );
-    }
-}
-
-#[test]
-fn classes_that_cannot_be_distinguished_are_refused_with_a_sentence() {
-    let helm = or_skip!(Helm::find());
-    let said = helm.refusal(&[
-        "classes[0].name=a,classes[0].hostDir=/mnt/a",
-        "classes[1].name=a,classes[1].hostDir=/mnt/b",
-    ]);
-    assert!(said.contains("two classes are called \"a\""), "{said}");
-    let said = helm.refusal(&[
-        "classes[0].name=a,classes[0].hostDir=/mnt/a",
-        "classes[1].name=b,classes[1].hostDir=/mnt/b,classes[1].mountDir=/mnt/a/",
-    ]);
-    assert!(
-        said.contains("the mountDir /mnt/a is given to two hostDirs, /mnt/a and /mnt/b"),
-        "{said}"
-    );
-}
-
-#[test]
-fn two_ways_to_clean_one_class_are_refused_with_a_sentence() {
-    let helm = or_skip!(Helm::find());
-    let said = helm.refusal(&[
-        "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].cleanMethod=zero",
-        "classes[0].blockCleanerCommand[0]=/scripts/dd_zero.sh",
-    ]);
-    assert!(
-        said.contains("class \"a\" has a cleanMethod and a blockCleanerCommand"),
-        "{said}"
-    );
 }

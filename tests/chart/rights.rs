@@ -155,32 +155,44 @@ fn the_container_has_the_privileges_of_its_mode() {
 }
 
 #[test]
-fn the_network_policy_lets_metrics_in_and_the_api_server_be_reached() {
+fn network_policies_let_metrics_in_and_the_api_server_be_reached() {
     let helm = or_skip!(Helm::find());
     assert!(helm.render(&[]).names("NetworkPolicy").is_empty());
-    let objects = helm.render(&["networkPolicy.enabled=true"]);
-    let spec = &objects.only("NetworkPolicy")["spec"];
-    assert_eq!(
-        spec["podSelector"]["matchLabels"],
-        objects.only("DaemonSet")["spec"]["selector"]["matchLabels"]
-    );
-    assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
-    assert_eq!(
-        spec["ingress"],
-        json!([{ "ports": [{ "port": "metrics" }] }])
-    );
-    assert_eq!(
-        spec["egress"],
-        json!([{ "ports": [{ "port": 443 }, { "port": 6443 }] }])
-    );
-    let objects = helm.render(&[
-        "networkPolicy.enabled=true",
-        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
-    ]);
-    assert_eq!(
-        objects.only("NetworkPolicy")["spec"]["ingress"][0]["from"],
-        json!([{ "namespaceSelector": { "matchLabels": { "name": "monitoring" } } }])
-    );
+    let from = json!([{ "namespaceSelector": { "matchLabels": { "name": "monitoring" } } }]);
+    let objects = helm.render_values(&json!({
+        "networkPolicy": { "enabled": true, "metricsFrom": from },
+        "nodeCleanup": { "enabled": true },
+    }));
+    // Each selects the pods of one workload, whose labels it has.
+    let metrics = json!([{ "ports": [{ "port": "metrics" }], "from": from }]);
+    for (kind, name, ingress) in [
+        ("DaemonSet", "lvp-local-volume-provisioner", metrics.clone()),
+        (
+            "Deployment",
+            "lvp-local-volume-provisioner-node-cleanup",
+            metrics,
+        ),
+        ("Job", "lvp-local-volume-provisioner-uninstall", Value::Null),
+    ] {
+        let policy = objects.get("NetworkPolicy", name);
+        let spec = &policy["spec"];
+        let labels = &objects.only(kind)["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(spec["podSelector"]["matchLabels"], *labels, "{kind}");
+        assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+        assert_eq!(spec["ingress"], ingress, "{kind}");
+        assert_eq!(
+            spec["egress"],
+            json!([{ "ports": [{ "port": 443 }, { "port": 6443 }] }])
+        );
+        let hook = &policy["metadata"]["annotations"]["helm.sh/hook"];
+        let hook_of_kind = &objects.only(kind)["metadata"]["annotations"]["helm.sh/hook"];
+        assert_eq!(hook, hook_of_kind, "{kind}: it lives as long as the pods");
+    }
+    assert_eq!(objects.names("NetworkPolicy").len(), 3);
+    let open = helm.render(&["networkPolicy.enabled=true"]);
+    let policy = open.get("NetworkPolicy", "lvp-local-volume-provisioner");
+    let metrics = json!([{ "ports": [{ "port": "metrics" }] }]);
+    assert_eq!(policy["spec"]["ingress"], metrics);
 }
 
 #[test]

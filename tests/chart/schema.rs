@@ -260,7 +260,6 @@ fn table() -> String {
         let pointer = format!("/{}", key.path.replace('.', "/"));
         let default = match defaults.pointer(&pointer) {
             Some(Value::Object(map)) if !map.is_empty() => String::new(),
-            Some(Value::Array(list)) if list.iter().any(Value::is_object) => "one class".into(),
             Some(Value::String(text)) if text.is_empty() => "`\"\"`".into(),
             Some(Value::String(text)) => format!("`{text}`"),
             Some(value) => format!("`{value}`"),

@@ -62,7 +62,7 @@ impl Release {
 
     fn upgrade(&self, sets: &str) -> Result<String, String> {
         let chart = chart_dir();
-        let sets = [NOWHERE, "serviceMonitor.enabled=true", sets].join(",");
+        let sets = [NOWHERE, "serviceMonitor.enabled=true,image=none", sets].join(",");
         self.run("upgrade", &[chart.to_str().unwrap(), "--set", &sets])
     }
 

@@ -134,3 +134,29 @@ fn vague_and_archaic_words_are_absent() {
         assert_eq!(found, None, "{}", path.display());
     }
 }
+
+/// The name that docs/image.md builds, with the one spelling of tags.
+#[test]
+fn pages_and_manifests_name_the_image_that_is_built() {
+    let image = Regex::new(r"[\w./-]*\blocal-volume-provisioner:v?\d[\w.]*").unwrap();
+    let built = concat!("local-volume-provisioner:", env!("CARGO_PKG_VERSION"));
+    let prefixes = ["", "REGISTRY/", "registry.example.com/"];
+    let allowed = prefixes.map(|prefix| format!("{prefix}{built}"));
+    let mut found = 0;
+    for (path, text) in files() {
+        let is_read = ["docs", "deploy", "helm", "README.md"]
+            .iter()
+            .any(|it| path.starts_with(it));
+        for name in image.find_iter(&text).filter(|_| is_read) {
+            let name = name.as_str().trim_end_matches('.');
+            assert!(
+                allowed.iter().any(|it| it == name),
+                "{}: {name}",
+                path.display()
+            );
+            found += 1;
+        }
+        assert!(!is_read || !text.contains("ghcr.io"), "{}", path.display());
+    }
+    assert!(found > 20, "{found}");
+}

@@ -7,9 +7,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::cluster::name;
+use crate::cluster::{SYSTEM, name};
 use crate::disks::is_on_device;
-use crate::release::class;
+use crate::release::{NAME, class};
 use crate::{Cluster, Disks, Release, disks::MIB};
 
 const SECRET: &str = "not for the next tenant";
@@ -114,11 +114,22 @@ fn a_pod_deleted_by_force_in_the_middle_of_a_wipe_leaves_it_to_its_successor() {
 fn a_rolling_upgrade_with_surge_never_gives_two_wipes_of_one_device() {
     let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new("upgraded");
-    // The new pod starts before the old one ends: two provisioners on one node.
-    let surge = json!({ "updateStrategy": {
+    let (mut release, wipe) = install(&cluster, &mut disks, json!({}));
+    // The new pod starts before the old one ends: two provisioners on one node. The chart refuses this, and kubectl does not.
+    let surge = json!({ "spec": { "updateStrategy": {
         "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 },
-    } });
-    let (mut release, wipe) = install(&cluster, &mut disks, surge);
+    } } });
+    let surge = surge.to_string();
+    let patch = [
+        "patch",
+        "daemonset",
+        NAME,
+        "--namespace",
+        SYSTEM,
+        "--patch",
+        &surge,
+    ];
+    cluster.kubectl(&patch).unwrap();
     wiping(&cluster, &release);
     let first = release.pod();
     release.begin_upgrade(json!({ "podAnnotations": { "upgraded": "yes" } }));

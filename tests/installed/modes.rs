@@ -20,11 +20,7 @@ fn without_privileges_filesystems_are_wiped_however_hostile_and_devices_refused(
     disks.device("devices", "disk", 32 * MIB);
     let classes = json!([
         class("files", &disks.class("files"), json!({})),
-        class(
-            "devices",
-            &disks.class("devices"),
-            json!({ "volumeMode": "Block" })
-        ),
+        class("devices", &disks.class("devices"), json!({})),
     ]);
     let release = Release::install(&cluster, classes, json!({ "privileged": false }));
     let pvs = cluster.available("files", 2);

@@ -1,7 +1,7 @@
 {{/* What the schema cannot see. Each ends the rendering with a sentence that says what to do. */}}
 {{- define "local-volume-provisioner.checks" -}}
 {{- if include "local-volume-provisioner.isTrue" .Values.enableWindows -}}
-{{- fail "enableWindows: this provisioner runs on Linux nodes only; set enableWindows to false, and keep the other provisioner, with a release of its own, for the Windows nodes" -}}
+{{- fail "enableWindows: this provisioner runs on Linux nodes only; set enableWindows to false, and keep the Go provisioner, as a release of its own, for Windows" -}}
 {{- end -}}
 
 {{- if .Release.IsUpgrade -}}
@@ -10,7 +10,13 @@
 {{- end -}}
 {{- end -}}
 
+{{- if kindIs "invalid" .Values.classes -}}
+{{- fail "classes: null is no list of classes; write classes: [] for none, or remove the key" -}}
+{{- end -}}
+{{- $kubeletDir := include "local-volume-provisioner.kubeletDir" . -}}
+{{- $unprivileged := include "local-volume-provisioner.isUnprivileged" . -}}
 {{- $hostDirs := dict -}}
+{{- $globs := dict -}}
 {{- $names := list -}}
 {{- range .Values.classes -}}
 {{- if has .name $names -}}
@@ -23,6 +29,33 @@
 {{- fail (printf "classes: the mountDir %s is given to two hostDirs, %s and %s; give each class its own mountDir" $mountDir $other (clean .hostDir)) -}}
 {{- end -}}
 {{- $_ := set $hostDirs $mountDir (clean .hostDir) -}}
+{{- $hostDir := clean .hostDir -}}
+{{- if eq $hostDir "/" -}}
+{{- fail (printf "classes: class %q has the hostDir /, the root of the node; set hostDir to a directory that holds nothing but its volumes" .name) -}}
+{{- end -}}
+{{- if hasPrefix (printf "%s/" $kubeletDir) (printf "%s/" $hostDir) -}}
+{{- fail (printf "classes: class %q has the hostDir %s, which is in the kubelet's directory %s; set hostDir to a directory of its own" .name $hostDir $kubeletDir) -}}
+{{- end -}}
+{{- $name := .name -}}
+{{- range splitList "," (.namePattern | default "*") -}}
+{{- $glob := trim . -}}
+{{- $outside := regexReplaceAll "\\[(\\^[^\\]]+|[^\\]^][^\\]]*)\\]" (regexReplaceAll "\\\\." $glob "x") "" -}}
+{{- if regexMatch "[\\[\\\\]" $outside -}}
+{{- fail (printf "classes: class %q has the namePattern %q, whose [ is not closed or whose last \\ escapes nothing; close it, as in sd[a-f], or remove it" $name $glob) -}}
+{{- end -}}
+{{- $entries := printf "%s %s" $hostDir $glob -}}
+{{- $other := get $globs $entries -}}
+{{- if and $other (ne $other $name) -}}
+{{- fail (printf "classes: %q and %q both have the hostDir %s and the namePattern %q; give one of them another hostDir or namePattern" $other $name $hostDir $glob) -}}
+{{- end -}}
+{{- $_ := set $globs $entries $name -}}
+{{- end -}}
+{{- if and $unprivileged (eq (.volumeMode | default "") "Block") -}}
+{{- fail (printf "privileged: false cannot open the devices of class %q (volumeMode: Block); set privileged to true, or remove the class" .name) -}}
+{{- end -}}
+{{- if and $unprivileged .fsType -}}
+{{- fail (printf "privileged: false cannot open devices, which the fsType %q of class %q is for; set privileged to true, or remove fsType" .fsType .name) -}}
+{{- end -}}
 {{- if and .cleanMethod .blockCleanerCommand -}}
 {{- fail (printf "classes: class %q has a cleanMethod and a blockCleanerCommand, which are two answers to one question; keep one of the two" .name) -}}
 {{- end -}}
@@ -32,8 +65,31 @@
 {{- fail "marks: Node has no effect on a privileged container, which stores marks on the disks; remove marks, or set privileged to false" -}}
 {{- end -}}
 
+{{- with ((.Values.updateStrategy | default dict).rollingUpdate | default dict).maxSurge -}}
+{{- if not (has (toString .) (list "0" "0%")) -}}
+{{- fail (printf "updateStrategy: rollingUpdate.maxSurge %v would run two provisioners on a node at a time; remove maxSurge, and set maxUnavailable instead" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{- range $key, $tolerations := dict "tolerations" .Values.tolerations "nodeCleanup.tolerations" (.Values.nodeCleanup | default dict).tolerations -}}
+{{- range $tolerations -}}
+{{- if not (has (.operator | default "Equal") (list "Equal" "Exists")) -}}
+{{- fail (printf "%s: the operator %q of key %q is unknown; set operator to Exists or Equal" $key .operator (.key | default "")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and (include "local-volume-provisioner.isTrue" (.Values.serviceMonitor | default dict).enabled) (include "local-volume-provisioner.isTrue" (.Values.podMonitor | default dict).enabled) -}}
+{{- fail "podMonitor: enabled beside serviceMonitor, so Prometheus would read each metric twice; set one of the two enabled keys to false" -}}
+{{- end -}}
+
+{{- $runbookUrl := (.Values.prometheusRule | default dict).runbookUrl | default "" -}}
+{{- if and $runbookUrl (not (regexMatch "^https?://[^/]" $runbookUrl)) -}}
+{{- fail (printf "prometheusRule: runbookUrl %q is no address that Alertmanager could link to; set an absolute one (https://...), or leave it empty" $runbookUrl) -}}
+{{- end -}}
+
 {{- if and (include "local-volume-provisioner.isTrue" (.Values.nodeCleanup | default dict).enabled) (not (include "local-volume-provisioner.nodeCleanupClasses" .)) -}}
-{{- fail "nodeCleanup: there is no class whose volumes could go with their nodes; name some in nodeCleanup.storageClassNames or in classes, or set nodeCleanup.enabled to false" -}}
+{{- fail "nodeCleanup: there is no class whose volumes could go with their nodes; set nodeCleanup.storageClassNames or classes, or nodeCleanup.enabled to false" -}}
 {{- end -}}
 
 {{- if include "local-volume-provisioner.isTrue" (.Values.nodeIsolation | default dict).enabled -}}

@@ -32,6 +32,11 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ include "local-volume-provisioner.origin" . }}
 {{- end -}}
 
+{{/* Labels of pods (list: those of a selector, more, which take precedence over commonLabels, context). */}}
+{{- define "local-volume-provisioner.podLabels" -}}
+{{- merge (index . 0 | fromYaml) (index . 1 | default dict) ((index . 2).Values.commonLabels | default dict) | toYaml -}}
+{{- end -}}
+
 {{- define "local-volume-provisioner.origin" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -52,17 +57,24 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- (.Values.serviceAccount | default dict).name | default (ternary (include "local-volume-provisioner.fullname" .) "default" $made) -}}
 {{- end -}}
 
+{{/* The image. There is no default while none is published. */}}
 {{- define "local-volume-provisioner.image" -}}
-{{- if and .Values.image (kindIs "string" .Values.image) -}}
-{{- tpl .Values.image . -}}
-{{- else -}}
-{{- $image := .Values.image | default dict -}}
-{{- $registry := $image.registry | default "ghcr.io" -}}
-{{- $repository := $image.repository | default "local-volume-provisioner/local-volume-provisioner" -}}
-{{- $version := printf ":%s" ($image.tag | default (printf "v%s" .Chart.AppVersion)) -}}
+{{- $image := .Values.image | default "" -}}
+{{- if kindIs "map" $image -}}
+{{- $version := printf ":%s" ($image.tag | default .Chart.AppVersion) -}}
 {{- with $image.digest -}}{{- $version = printf "@%s" . -}}{{- end -}}
-{{- printf "%s/%s%s" $registry $repository $version -}}
+{{- $path := list ($image.registry | default "" | trimSuffix "/") ($image.repository | default "local-volume-provisioner") | compact -}}
+{{- $image = or $image.registry $image.repository | empty | ternary "" (printf "%s%s" (join "/" $path) $version) -}}
+{{- else -}}
+{{- $image = tpl $image . | trim -}}
 {{- end -}}
+{{- if not $image -}}
+{{- fail (printf "image: none is set, and none is published yet; build it (docs/image.md), and set it: image: local-volume-provisioner:%s" .Chart.AppVersion) -}}
+{{- end -}}
+{{- if regexMatch "(^|/)(sig-storage|external_storage)/local-volume-provisioner(-[a-z0-9_]+)?([:@]|$)" $image -}}
+{{- fail (printf "image: %s is the Go provisioner's; set this program's: image: local-volume-provisioner:%s" $image .Chart.AppVersion) -}}
+{{- end -}}
+{{- $image -}}
 {{- end -}}
 
 {{/* For what is off by default. "true" for what YAML 1.1 calls true, quoted or not; else nothing. */}}

@@ -1,0 +1,209 @@
+//! Values that the chart refuses with a sentence: which key, which value, and what to set instead.
+
+use serde_json::Value;
+
+use crate::helm::Helm;
+
+/// Values, and what the sentence about them contains.
+const REFUSED: &[(&str, &[&str])] = &[
+    (
+        "image: null",
+        &[
+            "image: none is set",
+            "docs/image.md",
+            "image: local-volume-provisioner:0.1.0",
+        ],
+    ),
+    ("image: {tag: '1', registry: ''}", &["image: none is set"]),
+    (
+        "image: registry.k8s.io/sig-storage/local-volume-provisioner:v2.8.0",
+        &[
+            "image: registry.k8s.io/sig-storage/",
+            "the Go provisioner's",
+            "image: local-volume-provisioner:0.1.0",
+        ],
+    ),
+    (
+        "image: {registry: mirror.example.com/k8s, repository: sig-storage/local-volume-provisioner}",
+        &["image: mirror.example.com/k8s/sig-storage/"],
+    ),
+    (
+        "image: '{{ .Values.global.a }}/sig-storage/local-volume-provisioner'\nglobal: {a: b}",
+        &["image: b/sig-storage/"],
+    ),
+    (
+        "image: quay.io/external_storage/local-volume-provisioner-arm64:v2.3.4",
+        &["the Go provisioner's"],
+    ),
+    ("classes: null", &["classes: null", "classes: []"]),
+    (
+        "classes: [{name: a, hostDir: /mnt/a}, {name: a, hostDir: /mnt/b}]",
+        &["two classes are called \"a\"", "a name of its own"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /mnt/a}, {name: b, hostDir: /mnt/b, mountDir: /mnt/a/}]",
+        &["the mountDir /mnt/a is given to two hostDirs, /mnt/a and /mnt/b"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /mnt/a}, {name: b, hostDir: /mnt/a/, namePattern: '*'}]",
+        &[
+            "\"a\" and \"b\" both have the hostDir /mnt/a and the namePattern \"*\"",
+            "another hostDir or namePattern",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, namePattern: 'x*, y*'}, {name: b, hostDir: /a, namePattern: 'y*,z*'}]",
+        &["namePattern \"y*\""],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, namePattern: 'x,[a-'}]",
+        &["class \"a\" has the namePattern \"[a-\"", "sd[a-f]"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, namePattern: '[]'}]",
+        &["namePattern \"[]\""],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, namePattern: '[^]'}]",
+        &["namePattern \"[^]\""],
+    ),
+    (
+        r"classes: [{name: a, hostDir: /a, namePattern: '\[a]['}]",
+        &["has the namePattern"],
+    ),
+    (
+        r"classes: [{name: a, hostDir: /a, namePattern: '[a\]'}]",
+        &["has the namePattern"],
+    ),
+    (
+        r"classes: [{name: a, hostDir: /a, namePattern: 'a\'}]",
+        &["has the namePattern"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /mnt/..}]",
+        &["class \"a\" has the hostDir /,", "set hostDir"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /var/lib/kubelet/}]",
+        &[
+            "class \"a\" has the hostDir /var/lib/kubelet,",
+            "kubelet's directory /var/lib/kubelet",
+            "set hostDir",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /data/kubelet/pods}]\nkubeletDir: /data/kubelet",
+        &["hostDir /data/kubelet/pods"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, volumeMode: Block}]\nprivileged: 'no'",
+        &[
+            "privileged: false",
+            "class \"a\" (volumeMode: Block)",
+            "set privileged to true",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, volumeMode: Block}]\nsecurityContext: {privileged: false}",
+        &["privileged: false"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, fsType: xfs}]\nprivileged: false",
+        &[
+            "privileged: false",
+            "fsType \"xfs\" of class \"a\"",
+            "remove fsType",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, cleanMethod: zero, blockCleanerCommand: [/scripts/dd_zero.sh]}]",
+        &[
+            "class \"a\" has a cleanMethod and a blockCleanerCommand",
+            "keep one",
+        ],
+    ),
+    (
+        "updateStrategy: {rollingUpdate: {maxSurge: 1}}",
+        &["updateStrategy", "maxSurge 1", "maxUnavailable"],
+    ),
+    (
+        "updateStrategy: {rollingUpdate: {maxSurge: 10%}}",
+        &["maxSurge 10%"],
+    ),
+    (
+        "tolerations: [{key: disks, operator: Foo}]",
+        &[
+            "tolerations: the operator \"Foo\" of key \"disks\"",
+            "Exists or Equal",
+        ],
+    ),
+    (
+        "nodeCleanup: {enabled: true, tolerations: [{operator: Foo}]}",
+        &["nodeCleanup.tolerations: the operator \"Foo\""],
+    ),
+    (
+        "serviceMonitor: {enabled: true}\npodMonitor: {enabled: true}",
+        &["podMonitor", "serviceMonitor", "to false"],
+    ),
+    (
+        "prometheusRule: {enabled: true, runbookUrl: docs/alerts.md}",
+        &["prometheusRule: runbookUrl \"docs/alerts.md\"", "https://"],
+    ),
+    (
+        "enableWindows: true",
+        &["enableWindows: this provisioner runs on Linux nodes only"],
+    ),
+    ("enableWindows: 'yes'", &["enableWindows: this provisioner"]),
+    (
+        "classes: []\nnodeCleanup: {enabled: true}",
+        &[
+            "nodeCleanup: there is no class",
+            "nodeCleanup.storageClassNames",
+        ],
+    ),
+];
+
+/// What is next to a refused value.
+const ACCEPTED: &[&str] = &[
+    "image: registry.example.com/local-volume-provisioner:0.1.0",
+    "image: example.com/my-sig-storage/local-volume-provisioner:0.1.0",
+    "classes: []",
+    r"classes: [{name: a, hostDir: /a, namePattern: 'sd[a-f],[^^],[a^],\[,[\]],]'}]",
+    "classes: [{name: a, hostDir: /var/lib/kubelet-disks}]",
+    "classes: [{name: a, hostDir: /a, volumeMode: Block}]",
+    "classes: [{name: a, hostDir: /a, volumeMode: Filesystem, fsType: null}]\nprivileged: false",
+    "classes: [{name: a, hostDir: /a, namePattern: x*}, {name: b, hostDir: /a, namePattern: y*}]",
+    "updateStrategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
+    "updateStrategy: {type: OnDelete}",
+    "tolerations: [{key: a, operator: Equal}, {operator: Exists}, {key: b}]",
+];
+
+fn values(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+#[test]
+fn value_is_refused_with_key_value_and_remedy() {
+    let helm = or_skip!(Helm::find());
+    for (text, parts) in REFUSED {
+        let said = helm.refusal_of(&values(text));
+        for part in *parts {
+            assert!(said.contains(part), "{text}: no {part:?} in {said}");
+        }
+        let line = said.lines().next().unwrap();
+        let (_, sentence) = line.split_once("): ").unwrap();
+        assert!(
+            sentence.len() <= 160,
+            "{} bytes: {sentence}",
+            sentence.len()
+        );
+    }
+}
+
+#[test]
+fn similar_value_is_accepted() {
+    let helm = or_skip!(Helm::find());
+    for text in ACCEPTED {
+        helm.render_values(&values(text));
+    }
+}
