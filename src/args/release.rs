@@ -45,7 +45,7 @@ pub struct Release {
     pub namespace: Option<String>,
 
     /// Only the PersistentVolumes of this node, which must be gone.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub node: Option<String>,
 
     /// Also release PVs whose volumes were not cleaned and have no mark, or are being wiped. Their data stays on the disks.

@@ -53,7 +53,7 @@ async fn run(
         return Ok(Some(Wiped {
             order: commit.order,
             lock: volume.close(),
-            took: Duration::ZERO,
+            pace: progress.pace(Duration::ZERO),
             release: commit.release,
         }));
     }
@@ -80,7 +80,7 @@ async fn run(
     Ok(Some(Wiped {
         order: commit.order,
         lock: clean.lock,
-        took,
+        pace: progress.pace(took),
         release: commit.release,
     }))
 }

@@ -1,12 +1,11 @@
 //! The release: removes our finalizer from the PV of a clean volume. Discovery then creates a new PV.
 
-use std::time::Duration;
-
 use crate::cluster::{ApiError, REMEDY};
 use crate::crash::crash_point;
 use crate::metrics::{BY_JOB, BY_PROCESS, capacity_step};
 use crate::plan::verdict::without_ours;
 use crate::plan::{CleanOrder, reasons};
+use crate::wipe::pace::Pace;
 
 use super::{CleanupContext, Failure, Lock, Stop, job};
 
@@ -19,8 +18,8 @@ pub struct Wiped {
     pub(super) order: CleanOrder,
     #[expect(dead_code, reason = "locked until it is dropped")]
     pub(super) lock: Lock,
-    /// How long it took.
-    pub(super) took: Duration,
+    /// What was wiped, and how long it took.
+    pub(super) pace: Pace,
     /// See [`super::Commit::release`].
     pub(super) release: Option<String>,
 }
@@ -74,7 +73,7 @@ impl Wiped {
 /// Releases the PV of a wiped volume, or records why that failed. Only the release is retried, not the wipe.
 pub async fn release(context: &CleanupContext, wiped: &Wiped) {
     let CleanOrder { pv, path, .. } = &wiped.order;
-    let (tenancy, pv, took) = (pv.tenancy(), &pv.name, wiped.took);
+    let (tenancy, pv) = (pv.tenancy(), &pv.name);
     match wiped.release(context).await {
         Ok(true) => {}
         Ok(false) => {
@@ -101,7 +100,10 @@ pub async fn release(context: &CleanupContext, wiped: &Wiped) {
     let cleaner = cleaner.split(' ').next().unwrap_or_default();
     let durations = &context.metrics.delete_duration;
     let duration = durations.with_label_values(&[mode, by, &size, cleaner]);
-    duration.observe(took.as_secs_f64());
-    tracing::info!(pv, %path, "the volume is clean (in {took:?}) and its PV is released");
+    duration.observe(wiped.pace.elapsed.as_secs_f64());
+    let text = format!("{path} is clean: {}", wiped.pace.summary());
+    tracing::info!(pv, %path, "the PV is released, and {text}");
+    let (about, reason) = (wiped.order.about(), reasons::VOLUME_CLEANED);
+    context.reporter.normal(&about, reason, "Clean", &text);
     context.table.mark_released(&tenancy);
 }

@@ -53,6 +53,7 @@ pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<Exit
         cluster: cluster().await?,
         args,
         absent_since: Cell::default(),
+        has_found: Cell::default(),
     };
     let limit = releaser.args.timeout + releaser.args.absent_for;
     let deadline = Instant::now() + limit;
@@ -79,7 +80,7 @@ pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<Exit
 /// but the PV was created by the provisioner of that node.)
 fn is_of_node(node: &str, pv: &PvView) -> bool {
     let mut names = pv.hostname_label.iter().chain(&pv.hostnames).peekable();
-    pv.has_finalizer() && names.peek().is_some() && names.all(|name| name == node)
+    names.peek().is_some() && names.all(|name| name == node)
 }
 
 /// For `map_err`: adds the purpose of the request.
@@ -102,6 +103,8 @@ struct Releaser {
     args: Release,
     /// Since when each look has found no DaemonSet.
     absent_since: Cell<Option<Instant>>,
+    /// Whether an earlier pass has found PVs of the node.
+    has_found: Cell<bool>,
 }
 
 impl Releaser {
@@ -142,7 +145,18 @@ impl Releaser {
             pvs
         } else {
             self.ensure_gone().await?;
-            self.pvs().await?
+            let mut pvs = self.pvs().await?;
+            if pvs.is_empty() && !self.has_found.get() {
+                writeln!(
+                    out,
+                    "No PersistentVolume names node {:?}: nothing was changed. Check the name, unless an earlier run released the last one.",
+                    self.args.node.as_deref().unwrap_or_default()
+                )?;
+                return Ok(ExitCode::FAILURE);
+            }
+            self.has_found.set(true);
+            pvs.retain(PvView::has_finalizer);
+            pvs
         };
         let (mut free, mut is_clean) = (Vec::new(), true);
         for pv in &pvs {

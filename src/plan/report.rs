@@ -46,6 +46,7 @@ impl From<&PvView> for About {
 #[allow(missing_docs, reason = "they are explained in docs/events.md")]
 pub mod reasons {
     pub const VOLUME_DELETE: &str = "VolumeDelete";
+    pub const VOLUME_CLEANED: &str = "VolumeCleaned";
     pub const VOLUME_FAILED_DELETE: &str = "VolumeFailedDelete";
     pub const VOLUME_UNSUPPORTED_RECLAIM_POLICY: &str = "VolumeUnsupportedReclaimPolicy";
     pub const VOLUME_UNKNOWN_RECLAIM_POLICY: &str = "VolumeUnknownReclaimPolicy";

@@ -39,6 +39,21 @@ impl Pace {
         let rest = self.bytes_total.checked_sub(self.bytes_done)?;
         Duration::try_from_secs_f64(rest as f64 / self.rate()?).ok()
     }
+
+    /// What was done, and how long it took: `1.0 TiB wiped in 2h10m`.
+    pub fn summary(&self) -> String {
+        let seconds = Duration::from_secs(self.elapsed.as_secs());
+        let took = if seconds.is_zero() {
+            format!("{} ms", self.elapsed.as_millis())
+        } else {
+            duration::format(seconds)
+        };
+        match (self.bytes_done, self.entries) {
+            (0, 0) => format!("in {took}"),
+            (0, entries) => format!("{entries} entries removed in {took}"),
+            (bytes, _) => format!("{} wiped in {took}", amount(bytes)),
+        }
+    }
 }
 
 /// The text for the log and for events: `1.5 GiB of 4.0 GiB wiped (37 %), 300.0 MiB/s, 8s left`.
@@ -88,6 +103,23 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn summary_has_what_was_wiped_and_the_time() {
+        for (entries, bytes_done, millis, words) in [
+            (0, 0, 180_000, "in 3m"),
+            (12, 0, 62, "12 entries removed in 62 ms"),
+            (0, 3 * MIB, 7_800_999, "3.0 MiB wiped in 2h10m"),
+        ] {
+            let pace = Pace {
+                entries,
+                bytes_done,
+                bytes_total: bytes_done,
+                elapsed: Duration::from_millis(millis),
+            };
+            assert_eq!(pace.summary(), words);
+        }
+    }
 
     #[test]
     fn pace_is_formatted_with_units_and_remaining_time() {

@@ -284,10 +284,12 @@ fn a_node_must_be_gone_by_name_and_by_label() {
 fn a_node_without_volumes_is_reported() {
     let stage = or_skip!(own_cluster());
     let free = held(&stage, "free", "Available");
-    let text = run(&stage, &["release", "--finalizers", "--node=typo"], 0);
+    let text = run(&stage, &["release", "--finalizers", "--node=typo"], 1);
     assert!(
-        text.contains("from 0 PersistentVolumes of node \"typo\""),
+        text.contains("No PersistentVolume names node \"typo\""),
         "{text}"
     );
     assert!(is_held(&stage, &free));
+    let text = run(&stage, &["release", "--finalizers", "--node="], 2);
+    assert!(text.contains("--node"), "{text}");
 }

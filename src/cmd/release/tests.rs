@@ -90,10 +90,6 @@ fn node_scope_excludes_pvs_that_name_another_node() {
             pv(|pv| hostnames(pv, json!(["node-1", "node-2"]))),
         ),
         (
-            "no finalizer",
-            pv(|pv| pv["metadata"]["finalizers"] = json!([])),
-        ),
-        (
             "no node at all",
             pv(|pv| {
                 pv["metadata"]["labels"] = json!({});
