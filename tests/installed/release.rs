@@ -87,13 +87,6 @@ impl<'a> Release<'a> {
         (disks, release)
     }
 
-    /// Changes some values, and does not wait.
-    pub fn begin_upgrade(&mut self, values: Value) {
-        merge(&mut self.values, values);
-        let args = ["upgrade", "--install", self.name, CHART, "--values=-"];
-        helm(&args, &self.values.to_string()).unwrap();
-    }
-
     fn deploy(&self) -> Result<String> {
         let args = [
             "upgrade",
