@@ -1,6 +1,6 @@
 //! `node-cleanup`: runs once per cluster and cleans up after nodes that are gone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,11 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
         let text = "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes";
         return Err(UsageError(text.into()).into());
     }
+    let drivers = args.csi_drivers.iter().map(|it| &it.name);
+    if drivers.collect::<BTreeSet<_>>().len() < args.csi_drivers.len() {
+        let text = "--csi-drivers names a CSI driver twice: remove one of the two entries";
+        return Err(UsageError(text.into()).into());
+    }
     let shared = SharedMetrics::new().context("registering the metrics")?;
     let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::new(shared));
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
@@ -72,7 +77,7 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
         "cleaning up after nodes that are gone"
     );
     let view = View::default();
-    let watches = view.follow(&cluster, &args.storageclass_names);
+    let watches = view.follow(&cluster, &args);
     let period = Duration::from_secs(1) / u32::from(args.requests_per_second.get());
     let mut requests = interval(period);
     requests.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,35 +1,59 @@
-//! A local PV, and the nodes that may have its data.
+//! A local PV, or one of a configured CSI driver, and the nodes that may have its data.
 
 use std::collections::BTreeSet;
 
-use crate::names::PROVISIONER_PREFIX;
-use crate::view::{PersistentVolume, PvSpec, PvView, hosts_of_terms};
+use super::driver::CsiDriver;
+use crate::names::{LABEL_HOSTNAME, PROVISIONER_PREFIX};
+use crate::view::{PersistentVolume, PvView, values_of_terms};
 
 /// The lengths of the groups of a UID after a hyphen.
 const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
 
-/// A local PV of a configured class. It is orphaned when all of its nodes are gone.
+/// A PV of a configured class. It is orphaned when all of its nodes are gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     /// The PV.
     pub pv: PvView,
-    /// Hostname labels or names of the Nodes that may have its data, by node affinity and hostname label. Empty if
-    /// other Nodes may have it, too.
+    /// Names, or values of the label, of the Nodes that may have its data, by node affinity and hostname label, or by
+    /// the references of its CSI driver. Empty if other Nodes may have it, too.
     pub hosts: Vec<String>,
+    /// The Node label by which it names them.
+    pub label: String,
     /// The name of the Node whose provisioner created the PV, if known. It identifies a Node whose label changed.
     pub maker: Option<String>,
+    /// Whether it is the volume of a CSI driver.
+    pub is_csi: bool,
 }
 
 impl Volume {
-    /// Reads a PV; `None` if it is not local, or of another class.
-    pub fn read(pv: &PersistentVolume, classes: &[String]) -> Option<Self> {
+    /// Reads a PV; `None` if it is of another class, or neither local nor of one of the drivers.
+    pub fn read(pv: &PersistentVolume, classes: &[String], drivers: &[CsiDriver]) -> Option<Self> {
         let view = PvView::from_api(pv);
-        if !pv.spec.is_local() || !classes.contains(&view.class) {
+        if !classes.contains(&view.class) {
             return None;
         }
+        if pv.spec.is_local() {
+            let mut hosts = nodes_of_terms(pv, LABEL_HOSTNAME);
+            if !hosts.is_empty() {
+                hosts.extend(view.hostname_label.clone());
+            }
+            return Some(Self {
+                hosts: Vec::from_iter(hosts),
+                label: LABEL_HOSTNAME.to_owned(),
+                maker: view.provisioned_by.as_deref().and_then(maker),
+                is_csi: false,
+                pv: view,
+            });
+        }
+        let csi = pv.spec.csi.as_ref()?;
+        let driver = drivers.iter().find(|it| it.name == csi.driver)?;
+        let (label, hosts) = driver.nodes(pv);
         Some(Self {
-            hosts: hosts(&pv.spec, &view),
-            maker: view.provisioned_by.as_deref().and_then(maker),
+            // Without a label, it is the Node's name.
+            maker: hosts.first().filter(|_| label.is_none()).cloned(),
+            hosts: Vec::from_iter(hosts),
+            label: label.map_or(LABEL_HOSTNAME, String::as_str).to_owned(),
+            is_csi: true,
             pv: view,
         })
     }
@@ -47,14 +71,14 @@ impl Volume {
     }
 }
 
-fn hosts(spec: &PvSpec, view: &PvView) -> Vec<String> {
-    // Any node may match a term that names none, even one that joins later.
-    if view.hostnames.is_empty() || hosts_of_terms(spec).any(|hosts| hosts.is_empty()) {
-        return Vec::new();
+/// The values of a Node label that the affinity allows; none if a term has none. Any node may match such a term, even one
+/// that joins later.
+pub(super) fn nodes_of_terms(pv: &PersistentVolume, label: &str) -> BTreeSet<String> {
+    let terms: Vec<_> = values_of_terms(&pv.spec, label).collect();
+    if terms.iter().any(Vec::is_empty) {
+        return BTreeSet::new();
     }
-    let hosts = view.hostname_label.iter().chain(&view.hostnames);
-    let hosts: BTreeSet<_> = hosts.cloned().collect();
-    Vec::from_iter(hosts)
+    terms.into_iter().flatten().collect()
 }
 
 /// The Node's name in a provisioner's name, which the Node's UID may follow.

@@ -9,20 +9,22 @@ use kube::{Api, ResourceExt};
 use tokio::sync::Notify;
 use tokio::sync::watch::Ref;
 
-use super::plan::{self, NodeIndex, Nodes};
+use super::driver::CsiDriver;
+use super::plan::{self, Labels, NodeIndex, Nodes};
 use super::volume::Volume;
+use crate::args::NodeCleanup;
 use crate::cache::{Known, Watch};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::view::PersistentVolume;
 
-/// Local PVs of the configured classes, by name.
+/// PVs of the configured classes, by name.
 pub type Volumes = BTreeMap<String, Volume>;
 
 /// The state of both watches.
 #[derive(Debug, Default)]
 pub struct View {
-    nodes: Known<Option<String>>,
+    nodes: Known<Labels>,
     volumes: Known<Volume>,
     /// Notified when a Node or a PV changes.
     pub changed: Notify,
@@ -30,17 +32,24 @@ pub struct View {
 
 impl View {
     /// Runs both watches until it is dropped.
-    pub async fn follow(&self, cluster: &Cluster, classes: &[String]) {
+    pub async fn follow(&self, cluster: &Cluster, args: &NodeCleanup) {
         let client = || cluster.client.clone();
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client());
-        let label =
-            |node: &PartialObjectMeta<Node>| Some(node.labels().get(LABEL_HOSTNAME).cloned());
+        let (classes, drivers) = (&args.storageclass_names, &args.csi_drivers);
+        let mut keys: Vec<_> = drivers.iter().flat_map(CsiDriver::labels).collect();
+        let hostname = LABEL_HOSTNAME.to_owned();
+        keys.push(&hostname);
+        let labels = |node: &PartialObjectMeta<Node>| {
+            let mut labels = node.labels().clone();
+            labels.retain(|key, _| keys.contains(&key));
+            Some(labels)
+        };
         let pvs: Api<PersistentVolume> = Api::all(client());
-        let volume = |pv: &PersistentVolume| Volume::read(pv, classes);
+        let volume = |pv: &PersistentVolume| Volume::read(pv, classes, drivers);
         tokio::join!(
             Watch::new(cluster, "nodes", nodes, Config::default()).follow(
                 &self.nodes,
-                label,
+                labels,
                 |_| self.changed.notify_one()
             ),
             Watch::new(cluster, "persistentvolumes", pvs, Config::default()).follow(

@@ -11,7 +11,7 @@ pub use affinity::Affinity;
 pub use job::{Job, JobState, JobView, Jobs};
 pub use node::NodeView;
 pub use partial::Partial;
-pub(crate) use pv::hosts_of_terms;
+pub(crate) use pv::values_of_terms;
 pub use pv::{
     ClaimRef, Ownership, PathOwner, PersistentVolume, Phase, PvRef, PvSpec, PvView, ReclaimPolicy,
     Tenancy,
