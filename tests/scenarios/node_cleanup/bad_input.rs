@@ -28,7 +28,10 @@ fn an_invalid_command_line_is_refused_with_a_sentence() {
         ),
         (&[class, "--requests-per-second=0"], "--requests-per-second"),
         (&[class, "--csi-drivers=a=label:b"], "unknown reference"),
-        (&[class, "--csi-drivers=a,a=annotation:b"], "names a CSI driver twice"),
+        (
+            &[class, "--csi-drivers=a,a=annotation:b"],
+            "names a CSI driver twice",
+        ),
         (
             &[class, "--stale-pv-discovery-interval=0s"],
             "more than zero",
