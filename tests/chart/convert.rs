@@ -194,11 +194,10 @@ fn kubectl_merges_the_patch_in_the_same_way() {
 #[test]
 fn roles_of_a_converted_daemon_set_are_those_of_the_chart() {
     let rules = |path: &str| {
-        let objects = manifests(path);
-        let roles = objects.into_iter();
-        let roles = roles.filter(|it| it["kind"].as_str().unwrap().ends_with("Role"));
-        let rules = roles.map(|role| role["rules"].clone());
-        rules.collect::<Vec<_>>()
+        let mut objects = manifests(path);
+        objects.retain(|it| it["kind"].as_str().unwrap().ends_with("Role"));
+        let of_each = objects.iter().map(|role| role["rules"].clone());
+        of_each.collect::<Vec<_>>()
     };
     let converted = rules("deploy/convert/rbac.yaml");
     assert_eq!(converted.len(), 2);
@@ -210,9 +209,9 @@ fn table_of_the_page_names_the_objects_of_each_project() {
     for (project_name, beginning) in PROJECTS {
         let objects = project(project_name);
         let set = only(&objects, "DaemonSet");
-        let config = items(&pod(set)["volumes"]).iter();
-        let config = config.map(|volume| &volume["configMap"]["name"]);
-        let config = config.filter(|name| !name.is_null()).next().unwrap();
+        let volumes = items(&pod(set)["volumes"]).iter();
+        let mut maps = volumes.map(|volume| &volume["configMap"]["name"]);
+        let config = maps.find(|name| !name.is_null()).unwrap();
         let is_row = |line: &&str| line.starts_with(beginning);
         let row = PAGE.lines().find(is_row).unwrap();
         let cells: Vec<_> = row

@@ -6,6 +6,8 @@ use crate::node_cleanup::driver::{CsiDriver, NodeReference};
 const AZURE: &str = "localdisk.csi.acstor.io";
 const SELECTED: &str = "localdisk.csi.acstor.io/selected-node";
 const INITIAL: &str = "localdisk.csi.acstor.io/selected-initial-node";
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 const TOPOLOGY: &str = "topology.example.com/node";
 
 /// A PV of a driver, read with this entry of `--csi-drivers`.
@@ -91,7 +93,6 @@ fn node_is_found_by_the_first_reference_that_names_one() {
     let by_topology = |pv: &mut Value| on_nodes(pv, &[(TOPOLOGY, "In", &["t"])]);
     let topology = &format!("x=affinity:{TOPOLOGY}");
     let either = &format!("x=affinity:{TOPOLOGY}|annotation:{SELECTED}");
-    type Change<'a> = &'a dyn Fn(&mut Value);
     for (entry, changes, hosts, label) in [
         (
             AZURE,
@@ -113,7 +114,9 @@ fn node_is_found_by_the_first_reference_that_names_one() {
     ] {
         let driver = entry.split('=').next().unwrap();
         let volume = csi(entry, driver, |pv| {
-            changes.iter().for_each(|change| change(pv))
+            for change in changes {
+                change(pv);
+            }
         });
         let volume = volume.unwrap();
         assert_eq!(volume.hosts, hosts, "{entry}");
@@ -171,7 +174,7 @@ fn node_exists_by_name_or_by_the_label_of_the_reference() {
 #[test]
 fn pv_is_deleted_after_the_delay_only() {
     let volume = csi("x", "x", |pv| {
-        on_nodes(pv, &[(LABEL_HOSTNAME, "In", &["h"])])
+        on_nodes(pv, &[(LABEL_HOSTNAME, "In", &["h"])]);
     })
     .unwrap();
     assert_eq!(next(&volume, &[ELSEWHERE], None), now(Step::Announce));
