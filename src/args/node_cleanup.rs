@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Uri;
 
 use crate::config::duration;
-use crate::node_cleanup::driver::CsiDriver;
+use crate::view::CsiDriver;
 
 /// Arguments of `node-cleanup`.
 #[derive(Clone, Debug, clap::Args)]

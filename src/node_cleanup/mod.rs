@@ -13,7 +13,6 @@
 //! Two concurrent processes are safe: each write has the UID and the version of its object as preconditions.
 
 pub mod controller;
-pub mod driver;
 pub mod executor;
 pub mod metrics;
 pub mod plan;

@@ -7,10 +7,8 @@ use super::volume::Volume;
 use crate::plan::verdict::may_be_wiped;
 use crate::view::{Phase, ReclaimPolicy};
 
-/// The labels of a Node by which PVs name it.
-pub type Labels = BTreeMap<String, String>;
-/// The Nodes that exist, by name.
-pub type Nodes = BTreeMap<String, Labels>;
+/// The Nodes that exist, by name, with the labels by which PVs name them.
+pub type Nodes = BTreeMap<String, BTreeMap<String, String>>;
 
 /// An index of the Nodes that exist.
 #[derive(Debug)]
@@ -23,7 +21,7 @@ pub struct NodeIndex<'a> {
 impl<'a> NodeIndex<'a> {
     /// Indexes the Nodes.
     pub fn new(nodes: &'a Nodes) -> Self {
-        let values = nodes.values().flat_map(Labels::values);
+        let values = nodes.values().flat_map(BTreeMap::values);
         Self {
             nodes,
             names: nodes.keys().chain(values).collect(),
@@ -52,11 +50,7 @@ pub enum Step {
 /// Why it is unclear.
 pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
     if volume.hosts.is_empty() {
-        let text = if volume.is_csi {
-            "no reference of its driver in --csi-drivers names a node"
-        } else {
-            "its node affinity, or a term of it, names no node by kubernetes.io/hostname"
-        };
+        let text = "its node affinity, or a term of it, names no node by kubernetes.io/hostname; of a CSI volume, no reference in --csi-drivers names a node";
         return Err(text.into());
     }
     if nodes.names.is_empty() {
@@ -67,8 +61,7 @@ pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
     }
     // The PVs of a Node without the label may name it by a former value.
     let label = &volume.label;
-    let mut unlabelled = nodes.nodes.iter().filter(|(_, it)| !it.contains_key(label));
-    match unlabelled.next() {
+    match nodes.nodes.iter().find(|(_, it)| !it.contains_key(label)) {
         Some((node, _)) if volume.maker.is_none() => Err(format!(
             "Node {node:?} has no label {label}, so it may be this PV's"
         )),

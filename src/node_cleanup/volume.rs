@@ -1,10 +1,7 @@
 //! A local PV, or one of a configured CSI driver, and the nodes that may have its data.
 
-use std::collections::BTreeSet;
-
-use super::driver::CsiDriver;
 use crate::names::{LABEL_HOSTNAME, PROVISIONER_PREFIX};
-use crate::view::{PersistentVolume, PvView, values_of_terms};
+use crate::view::{CsiDriver, PersistentVolume, PvView, nodes_of_terms};
 
 /// The lengths of the groups of a UID after a hyphen.
 const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
@@ -32,28 +29,23 @@ impl Volume {
         if !classes.contains(&view.class) {
             return None;
         }
-        if pv.spec.is_local() {
-            let mut hosts = nodes_of_terms(pv, LABEL_HOSTNAME);
-            if !hosts.is_empty() {
-                hosts.extend(view.hostname_label.clone());
-            }
-            return Some(Self {
-                hosts: Vec::from_iter(hosts),
-                label: LABEL_HOSTNAME.to_owned(),
-                maker: view.provisioned_by.as_deref().and_then(maker),
-                is_csi: false,
-                pv: view,
-            });
+        let spec = &pv.spec;
+        let (label, mut hosts) = if spec.is_local() {
+            (Some(LABEL_HOSTNAME), nodes_of_terms(spec, LABEL_HOSTNAME))
+        } else {
+            let csi = spec.csi.as_ref()?;
+            drivers.iter().find(|it| it.name == csi.driver)?.nodes(pv)
+        };
+        // Without a label, it is the Node's name.
+        let named = hosts.first().filter(|_| label.is_none()).cloned();
+        if !hosts.is_empty() {
+            hosts.extend(view.hostname_label.clone());
         }
-        let csi = pv.spec.csi.as_ref()?;
-        let driver = drivers.iter().find(|it| it.name == csi.driver)?;
-        let (label, hosts) = driver.nodes(pv);
         Some(Self {
-            // Without a label, it is the Node's name.
-            maker: hosts.first().filter(|_| label.is_none()).cloned(),
             hosts: Vec::from_iter(hosts),
-            label: label.map_or(LABEL_HOSTNAME, String::as_str).to_owned(),
-            is_csi: true,
+            label: label.unwrap_or(LABEL_HOSTNAME).to_owned(),
+            maker: named.or_else(|| view.provisioned_by.as_deref().and_then(maker)),
+            is_csi: !spec.is_local(),
             pv: view,
         })
     }
@@ -69,16 +61,6 @@ impl Volume {
     pub fn claim_uid(&self) -> Option<&str> {
         self.pv.claim.as_ref()?.uid.as_deref()
     }
-}
-
-/// The values of a Node label that the affinity allows; none if a term has none. Any node may match such a term, even one
-/// that joins later.
-pub(super) fn nodes_of_terms(pv: &PersistentVolume, label: &str) -> BTreeSet<String> {
-    let terms: Vec<_> = values_of_terms(&pv.spec, label).collect();
-    if terms.iter().any(Vec::is_empty) {
-        return BTreeSet::new();
-    }
-    terms.into_iter().flatten().collect()
 }
 
 /// The Node's name in a provisioner's name, which the Node's UID may follow.

@@ -9,14 +9,13 @@ use kube::{Api, ResourceExt};
 use tokio::sync::Notify;
 use tokio::sync::watch::Ref;
 
-use super::driver::CsiDriver;
-use super::plan::{self, Labels, NodeIndex, Nodes};
+use super::plan::{self, NodeIndex, Nodes};
 use super::volume::Volume;
 use crate::args::NodeCleanup;
 use crate::cache::{Known, Watch};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
-use crate::view::PersistentVolume;
+use crate::view::{NodeReference, PersistentVolume};
 
 /// PVs of the configured classes, by name.
 pub type Volumes = BTreeMap<String, Volume>;
@@ -24,7 +23,7 @@ pub type Volumes = BTreeMap<String, Volume>;
 /// The state of both watches.
 #[derive(Debug, Default)]
 pub struct View {
-    nodes: Known<Labels>,
+    nodes: Known<BTreeMap<String, String>>,
     volumes: Known<Volume>,
     /// Notified when a Node or a PV changes.
     pub changed: Notify,
@@ -36,12 +35,11 @@ impl View {
         let client = || cluster.client.clone();
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client());
         let (classes, drivers) = (&args.storageclass_names, &args.csi_drivers);
-        let mut keys: Vec<_> = drivers.iter().flat_map(CsiDriver::labels).collect();
-        let hostname = LABEL_HOSTNAME.to_owned();
-        keys.push(&hostname);
+        let references = drivers.iter().flat_map(|it| &it.references);
+        let keys: Vec<_> = references.filter_map(NodeReference::label).collect();
         let labels = |node: &PartialObjectMeta<Node>| {
             let mut labels = node.labels().clone();
-            labels.retain(|key, _| keys.contains(&key));
+            labels.retain(|key, _| key == LABEL_HOSTNAME || keys.contains(&key.as_str()));
             Some(labels)
         };
         let pvs: Api<PersistentVolume> = Api::all(client());

@@ -1,6 +1,6 @@
 //! A PersistentVolume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -409,9 +409,19 @@ fn local_path(spec: &PvSpec) -> Result<HostPath, String> {
     HostPath::from_api(text).map_err(|why| format!("its path {text:?} is not usable: {why}"))
 }
 
+/// The values of a Node label that the affinity allows; none if a term has none. Any node may match such a term, even one
+/// that joins later.
+pub fn nodes_of_terms(spec: &PvSpec, label: &str) -> BTreeSet<String> {
+    let terms: Vec<_> = values_of_terms(spec, label).collect();
+    if terms.iter().any(Vec::is_empty) {
+        return BTreeSet::new();
+    }
+    terms.into_iter().flatten().collect()
+}
+
 /// The values of a Node label that each term of the required affinity allows by `In`. Terms are OR-ed. The other
 /// expressions of a term can only exclude some of its nodes.
-pub fn values_of_terms(spec: &PvSpec, label: &str) -> impl Iterator<Item = Vec<String>> {
+fn values_of_terms(spec: &PvSpec, label: &str) -> impl Iterator<Item = Vec<String>> {
     let affinity = spec.node_affinity.as_ref();
     let required = affinity.and_then(|affinity| affinity.required.as_ref());
     let terms = required.into_iter().flat_map(|it| &it.node_selector_terms);

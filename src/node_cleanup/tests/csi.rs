@@ -1,7 +1,7 @@
 //! PVs of CSI drivers.
 
 use super::*;
-use crate::node_cleanup::driver::{CsiDriver, NodeReference};
+use crate::view::{CsiDriver, NodeReference};
 
 const AZURE: &str = "localdisk.csi.acstor.io";
 const SELECTED: &str = "localdisk.csi.acstor.io/selected-node";
@@ -64,12 +64,12 @@ fn an_entry_names_a_driver_and_where_it_records_the_node() {
     for (entry, words) in [
         ("", "name of the CSI driver"),
         ("=annotation:a", "name of the CSI driver"),
-        ("x=", "unknown reference"),
-        ("x=label:a", "unknown reference \"label:a\""),
-        ("x=affinity||annotation:a", "unknown reference \"\""),
-        ("x=annotation", "requires a key"),
-        ("x=attribute: ", "requires a key"),
-        ("x=affinity:", "requires a key"),
+        ("x=", "invalid reference"),
+        ("x=label:a", "invalid reference \"label:a\""),
+        ("x=affinity||annotation:a", "invalid reference \"\""),
+        ("x=annotation", "invalid reference"),
+        ("x=attribute: ", "invalid reference"),
+        ("x=affinity:", "invalid reference"),
     ] {
         let error = CsiDriver::parse(entry).unwrap_err();
         assert!(error.contains(words), "{entry}: {error}");

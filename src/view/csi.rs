@@ -1,11 +1,13 @@
-//! The CSI drivers of `--csi-drivers`, and where each records the node of a PV.
+//! CSI drivers whose volumes are lost with their nodes, and where each records the node of a PV.
 
 use std::collections::BTreeSet;
 
-use super::volume::nodes_of_terms;
+use super::PersistentVolume;
+use super::pv::nodes_of_terms;
 use crate::names::LABEL_HOSTNAME;
-use crate::view::PersistentVolume;
 
+/// The forms of a reference.
+const REFERENCES: &str = "affinity, affinity:LABEL, annotation:KEY or attribute:KEY";
 /// Azure Container Storage. Its PVs have no affinity, since a pod can move to another node and get an empty volume there.
 const AZURE: &str = "localdisk.csi.acstor.io";
 /// The current node, and the first one.
@@ -32,7 +34,7 @@ pub struct CsiDriver {
 }
 
 impl CsiDriver {
-    /// Parses an entry of `--csi-drivers`.
+    /// Parses `DRIVER` or `DRIVER=REFERENCE|REFERENCE`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -52,14 +54,9 @@ impl CsiDriver {
         })
     }
 
-    /// The Node labels that its references read.
-    pub fn labels(&self) -> impl Iterator<Item = &String> {
-        self.references.iter().filter_map(NodeReference::label)
-    }
-
     /// The nodes of a PV, by the first reference that names one: values of a Node label, or else a Node's name. None if
     /// no reference does.
-    pub fn nodes(&self, pv: &PersistentVolume) -> (Option<&String>, BTreeSet<String>) {
+    pub fn nodes(&self, pv: &PersistentVolume) -> (Option<&str>, BTreeSet<String>) {
         let mut nodes = self.references.iter().map(|it| (it.label(), it.nodes(pv)));
         let found = nodes.find(|(_, nodes)| !nodes.is_empty());
         found.unwrap_or_default()
@@ -68,28 +65,22 @@ impl CsiDriver {
 
 impl NodeReference {
     fn parse(text: &str) -> Result<Self, String> {
-        let (kind, key) = match text.trim().split_once(':') {
-            Some((kind, key)) => (kind, key.trim()),
-            None if text.trim() == "affinity" => ("affinity", LABEL_HOSTNAME),
-            None => (text.trim(), ""),
-        };
+        if text.trim() == "affinity" {
+            return Ok(Self::Affinity(LABEL_HOSTNAME.to_owned()));
+        }
+        let with_key = text.trim().split_once(':');
+        let (kind, key) = with_key.filter(|it| !it.1.is_empty()).unwrap_or_default();
         let new = match kind {
             "affinity" => Self::Affinity,
             "annotation" => Self::Annotation,
             "attribute" => Self::Attribute,
-            _ => {
-                return Err(format!(
-                    "unknown reference {text:?}: use affinity[:LABEL], annotation:KEY or attribute:KEY"
-                ));
-            }
+            _ => return Err(format!("invalid reference {text:?}: use {REFERENCES}")),
         };
-        if key.is_empty() {
-            return Err(format!("reference {text:?} requires a key: {kind}:KEY"));
-        }
         Ok(new(key.to_owned()))
     }
 
-    fn label(&self) -> Option<&String> {
+    /// The Node label whose values it reads.
+    pub fn label(&self) -> Option<&str> {
         match self {
             Self::Affinity(label) => Some(label),
             Self::Annotation(_) | Self::Attribute(_) => None,
@@ -97,19 +88,13 @@ impl NodeReference {
     }
 
     fn nodes(&self, pv: &PersistentVolume) -> BTreeSet<String> {
-        let name = match self {
-            Self::Affinity(label) => return nodes_of_terms(pv, label),
-            Self::Annotation(key) => pv.metadata.annotations.as_ref().and_then(|it| it.get(key)),
-            Self::Attribute(key) => {
-                let attributes = pv
-                    .spec
-                    .csi
-                    .as_ref()
-                    .and_then(|it| it.volume_attributes.as_ref());
-                attributes.and_then(|it| it.get(key))
-            }
+        let csi = pv.spec.csi.as_ref();
+        let (map, key) = match self {
+            Self::Affinity(label) => return nodes_of_terms(&pv.spec, label),
+            Self::Annotation(key) => (pv.metadata.annotations.as_ref(), key),
+            Self::Attribute(key) => (csi.and_then(|it| it.volume_attributes.as_ref()), key),
         };
-        let name = name.filter(|name| !name.is_empty());
-        name.into_iter().cloned().collect()
+        let name = map.and_then(|it| it.get(key)).into_iter();
+        name.filter(|name| !name.is_empty()).cloned().collect()
     }
 }
