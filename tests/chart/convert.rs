@@ -7,6 +7,7 @@ use std::process::Command;
 
 use k8s_openapi::DeepMerge;
 use k8s_openapi::api::apps::v1::DaemonSet;
+use local_volume_provisioner::config;
 use serde_json::{Value, json};
 use support::tool;
 
@@ -142,6 +143,20 @@ fn converted_daemon_set_has_what_the_chart_gives_to_its_pods() {
             let both = [pod(&after), ours].map(|it| named(&it["volumes"], &volume));
             assert_eq!(both[0], both[1], "{project_name}");
         }
+    }
+}
+
+#[test]
+fn program_accepts_the_configuration_of_each_project() {
+    for (project_name, _) in PROJECTS {
+        let objects = project(project_name);
+        let data = only(&objects, "ConfigMap")["data"].to_string();
+        let data = data
+            .replace("DIRECTORY", "/mnt/disks")
+            .replace("CLASS", "fast");
+        let loaded = config::from_files(&serde_json::from_str(&data).unwrap()).unwrap();
+        assert_eq!(loaded.faults, [], "{project_name}");
+        assert_eq!(loaded.config.classes.len(), 1, "{project_name}");
     }
 }
 
