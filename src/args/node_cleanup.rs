@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Uri;
 
 use crate::config::duration;
+use crate::view::CsiDriver;
 
 /// Arguments of `node-cleanup`.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,6 +21,11 @@ pub struct NodeCleanup {
     /// StorageClasses whose PersistentVolumes are deleted with their nodes, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub storageclass_names: Vec<String>,
+
+    /// CSI drivers whose volumes are lost with their nodes, separated by commas: their PersistentVolumes of these classes
+    /// are deleted, too. What names the node of a volume can follow: DRIVER=annotation:KEY|attribute:KEY|affinity:LABEL.
+    #[arg(long, value_name = "DRIVERS", value_delimiter = ',', value_parser = CsiDriver::parse)]
+    pub csi_drivers: Vec<CsiDriver>,
 
     /// How long a node must be gone before claims bound to its volumes, and its used volumes, are deleted.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
@@ -89,13 +95,15 @@ mod tests {
         let args = parsed(
             "--storageclass-names=a --kubeconfig=/etc/k --kube-api-endpoint=https://api:6443 \
              --resync=10m0s --worker-threads=3 --pvc-deletion-delay=1m30s \
-             --stale-pv-discovery-interval=5s --listen-address=:9090 --metrics-path=/m",
+             --stale-pv-discovery-interval=5s --listen-address=:9090 --metrics-path=/m \
+             -csi-drivers=lis.csi.aws.com,x=annotation:a|attribute:b",
         );
         assert_eq!(args.kubeconfig, Some(PathBuf::from("/etc/k")));
         assert_eq!(
             args.kube_api_endpoint,
             Some(Uri::from_static("https://api:6443"))
         );
+        assert_eq!(args.csi_drivers.len(), 2);
     }
 
     #[test]

@@ -10,8 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The remedy for a missing permission, as the end of a message.
-pub const REMEDY: &str =
-    "grant the permissions in deploy/rbac.yaml to the ServiceAccount of this Pod (docs/install.md)";
+pub const REMEDY: &str = "grant the permissions in deploy/rbac.yaml (deploy/convert/rbac.yaml after a conversion) to the ServiceAccount of this Pod (docs/install.md)";
 
 /// How long a denied watch is reported. It is retried at least every 25 s, and its success is not recorded.
 const WATCH_DENIED_FOR: Duration = Duration::from_secs(45);

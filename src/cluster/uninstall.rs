@@ -9,7 +9,6 @@ use kube::Api;
 use kube::api::{ListParams, ObjectMeta};
 
 use super::{ApiError, Cluster};
-use crate::names::LABEL_HOSTNAME;
 
 impl Cluster {
     /// Reads a DaemonSet's metadata.
@@ -41,14 +40,14 @@ impl Cluster {
         self.limited("pods/proxy", "get", answer).await
     }
 
-    /// The Nodes with this name or hostname label.
+    /// The Nodes with this name, or with this value of a label.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub async fn nodes_known_as(&self, name: &str) -> Result<Vec<String>, ApiError> {
+    pub async fn nodes_known_as(&self, label: &str, name: &str) -> Result<Vec<String>, ApiError> {
         let api: Api<Node> = Api::all(self.client.clone());
         let by_name = self.limited("nodes", "get", api.get_metadata_opt(name));
-        let params = ListParams::default().labels(&format!("{LABEL_HOSTNAME}={name}"));
+        let params = ListParams::default().labels(&format!("{label}={name}"));
         let by_label = self.limited("nodes", "list", api.list_metadata(&params));
         let found = by_name.await?.into_iter().chain(by_label.await?.items);
         let names: BTreeSet<_> = found.filter_map(|node| node.metadata.name).collect();

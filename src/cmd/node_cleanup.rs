@@ -1,11 +1,11 @@
 //! `node-cleanup`: runs once per cluster and cleans up after nodes that are gone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
@@ -37,10 +37,12 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     let names = args.storageclass_names.iter().map(|name| name.trim());
     let names = names.filter(|name| !name.is_empty()).map(str::to_owned);
     args.storageclass_names = names.collect();
-    if args.storageclass_names.is_empty() {
-        let text = "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes";
-        return Err(UsageError(text.into()).into());
-    }
+    let text = "--storageclass-names is empty: name the StorageClasses whose PersistentVolumes are deleted with their nodes";
+    ensure!(!args.storageclass_names.is_empty(), UsageError(text.into()));
+    let drivers: BTreeSet<_> = args.csi_drivers.iter().map(|it| &it.name).collect();
+    let text = "--csi-drivers names a CSI driver twice: remove one of the two entries";
+    let is_unique = drivers.len() == args.csi_drivers.len();
+    ensure!(is_unique, UsageError(text.into()));
     let shared = SharedMetrics::new().context("registering the metrics")?;
     let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::new(shared));
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
@@ -72,7 +74,7 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
         "cleaning up after nodes that are gone"
     );
     let view = View::default();
-    let watches = view.follow(&cluster, &args.storageclass_names);
+    let watches = view.follow(&cluster, &args);
     let period = Duration::from_secs(1) / u32::from(args.requests_per_second.get());
     let mut requests = interval(period);
     requests.set_missed_tick_behavior(MissedTickBehavior::Delay);

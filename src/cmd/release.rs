@@ -27,7 +27,7 @@ use super::table::or_dash;
 use crate::args::Release;
 use crate::cluster::{ApiError, Cluster, PodView};
 use crate::errors::chain;
-use crate::names::{ANNOTATION_INSTALLATION, FINALIZER};
+use crate::names::{ANNOTATION_INSTALLATION, FINALIZER, LABEL_HOSTNAME};
 use crate::plan::verdict::{Due, due, may_be_wiped, without_ours};
 use crate::view::{Phase, PvView};
 
@@ -252,7 +252,7 @@ impl Releaser {
     /// the finalizer again.
     async fn ensure_gone(&self) -> Result<()> {
         if let Some(node) = &self.args.node {
-            let found = self.cluster.nodes_known_as(node).await;
+            let found = self.cluster.nodes_known_as(LABEL_HOSTNAME, node).await;
             let found = found.map_err(api(format!("checking that node {node:?} is gone")))?;
             if !found.is_empty() {
                 bail!(UsageError(format!(

@@ -36,8 +36,8 @@ pub struct Executor {
     pub args: NodeCleanup,
     /// Ticks when the next request may be made. There are no bursts.
     pub requests: Interval,
-    /// By node name, when the API server last confirmed that no such Node exists.
-    pub confirmed: HashMap<String, Instant>,
+    /// By label and name, when the API server last confirmed that no such Node exists.
+    pub confirmed: HashMap<(String, String), Instant>,
 }
 
 impl Executor {
@@ -117,7 +117,8 @@ impl Executor {
         self.confirmed
             .retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
         for name in volume.node_names() {
-            if self.confirmed.contains_key(name) {
+            let (label, key) = (&volume.label, (volume.label.clone(), name.clone()));
+            if self.confirmed.contains_key(&key) {
                 continue;
             }
             for _ in 0..3 {
@@ -127,12 +128,12 @@ impl Executor {
             // An empty list of Nodes is treated as an error of the API server, not as a cluster without Nodes.
             let has_nodes = self.cluster.has_nodes().await?;
             ensure!(has_nodes, "the API server lists no Node at all");
-            let found = self.cluster.nodes_known_as(name).await?.join(", ");
+            let found = self.cluster.nodes_known_as(label, name).await?.join(", ");
             ensure!(
                 found.is_empty(),
-                "there is the Node {found}, whose name or hostname label is {name:?}"
+                "there is the Node {found}, whose name or label {label} is {name:?}"
             );
-            self.confirmed.insert(name.clone(), asked);
+            self.confirmed.insert(key, asked);
         }
         ensure!(view.is_gone(volume), "a Node has appeared meanwhile");
         Ok(())

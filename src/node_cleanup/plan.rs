@@ -7,25 +7,24 @@ use super::volume::Volume;
 use crate::plan::verdict::may_be_wiped;
 use crate::view::{Phase, ReclaimPolicy};
 
-/// The hostname label of each Node that exists, by the Node's name.
-pub type Nodes = BTreeMap<String, Option<String>>;
+/// The Nodes that exist, by name, with the labels by which PVs name them.
+pub type Nodes = BTreeMap<String, BTreeMap<String, String>>;
 
 /// An index of the Nodes that exist.
 #[derive(Debug)]
 pub struct NodeIndex<'a> {
-    /// All names and hostname labels.
+    nodes: &'a Nodes,
+    /// All names and values of labels.
     names: HashSet<&'a String>,
-    /// A Node without the hostname label, whose PVs may name it by any former label.
-    unlabelled: Option<&'a String>,
 }
 
 impl<'a> NodeIndex<'a> {
     /// Indexes the Nodes.
     pub fn new(nodes: &'a Nodes) -> Self {
-        let mut unlabelled = nodes.iter().filter(|(_, label)| label.is_none());
+        let values = nodes.values().flat_map(BTreeMap::values);
         Self {
-            names: nodes.keys().chain(nodes.values().flatten()).collect(),
-            unlabelled: unlabelled.next().map(|(name, _)| name),
+            nodes,
+            names: nodes.keys().chain(values).collect(),
         }
     }
 }
@@ -51,7 +50,7 @@ pub enum Step {
 /// Why it is unclear.
 pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
     if volume.hosts.is_empty() {
-        let text = "its node affinity, or a term of it, names no node by kubernetes.io/hostname";
+        let text = "its node affinity, or a term of it, names no node by kubernetes.io/hostname; of a CSI volume, no reference in --csi-drivers names a node";
         return Err(text.into());
     }
     if nodes.names.is_empty() {
@@ -60,9 +59,11 @@ pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
     if volume.node_names().any(|name| nodes.names.contains(name)) {
         return Ok(false);
     }
-    match nodes.unlabelled {
-        Some(node) if volume.maker.is_none() => Err(format!(
-            "Node {node:?} has no label kubernetes.io/hostname, so it may be this PV's"
+    // The PVs of a Node without the label may name it by a former value.
+    let label = &volume.label;
+    match nodes.nodes.iter().find(|(_, it)| !it.contains_key(label)) {
+        Some((node, _)) if volume.maker.is_none() => Err(format!(
+            "Node {node:?} has no label {label}, so it may be this PV's"
         )),
         _ => Ok(true),
     }
@@ -87,8 +88,8 @@ pub fn next(
     }
     let step = last_step(volume).filter(|_| !volume.pv.paused);
     Ok(step.map(|step| match announced_for {
-        // A volume that was never used has no data to lose.
-        _ if volume.pv.never_used() => now(step),
+        // A volume that was never used has no data to lose. The use of a CSI volume is not recorded.
+        _ if volume.pv.never_used() && !volume.is_csi => now(step),
         None => now(Step::Announce),
         Some(passed) if may_be_wiped(&volume.pv) => {
             (step, delay.max(cleanup_timeout).saturating_sub(passed))

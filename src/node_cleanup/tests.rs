@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use super::plan::{self, NodeIndex, Nodes, Step};
 use super::volume::Volume;
+use crate::names::LABEL_HOSTNAME;
+
+mod csi;
 
 const DELAY: Duration = Duration::from_mins(1);
 const CLEANUP_TIMEOUT: Duration = Duration::from_hours(1);
@@ -31,7 +34,7 @@ fn read(change: impl FnOnce(&mut Value)) -> Option<Volume> {
     });
     change(&mut pv);
     let classes = ["fast".to_owned()];
-    Volume::read(&serde_json::from_value(pv).unwrap(), &classes)
+    Volume::read(&serde_json::from_value(pv).unwrap(), &classes, &[])
 }
 
 fn volume(change: impl FnOnce(&mut Value)) -> Volume {
@@ -43,7 +46,10 @@ fn terms(pv: &mut Value) -> &mut Value {
 }
 
 fn nodes(nodes: &[(&str, Option<&str>)]) -> Nodes {
-    let owned = |(name, label): &(&str, Option<&str>)| ((*name).into(), label.map(str::to_owned));
+    let labels = |label: &str| (LABEL_HOSTNAME.to_owned(), label.to_owned());
+    let owned = |(name, label): &(&str, Option<&str>)| {
+        ((*name).into(), label.map(labels).into_iter().collect())
+    };
     nodes.iter().map(owned).collect()
 }
 

@@ -1,35 +1,51 @@
-//! A local PV, and the nodes that may have its data.
+//! A local PV, or one of a configured CSI driver, and the nodes that may have its data.
 
-use std::collections::BTreeSet;
-
-use crate::names::PROVISIONER_PREFIX;
-use crate::view::{PersistentVolume, PvSpec, PvView, hosts_of_terms};
+use crate::names::{LABEL_HOSTNAME, PROVISIONER_PREFIX};
+use crate::view::{CsiDriver, PersistentVolume, PvView, nodes_of_terms};
 
 /// The lengths of the groups of a UID after a hyphen.
 const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
 
-/// A local PV of a configured class. It is orphaned when all of its nodes are gone.
+/// A PV of a configured class. It is orphaned when all of its nodes are gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     /// The PV.
     pub pv: PvView,
-    /// Hostname labels or names of the Nodes that may have its data, by node affinity and hostname label. Empty if
-    /// other Nodes may have it, too.
+    /// Names, or values of the label, of the Nodes that may have its data, by node affinity and hostname label, or by
+    /// the references of its CSI driver. Empty if other Nodes may have it, too.
     pub hosts: Vec<String>,
+    /// The Node label by which it names them.
+    pub label: String,
     /// The name of the Node whose provisioner created the PV, if known. It identifies a Node whose label changed.
     pub maker: Option<String>,
+    /// Whether it is the volume of a CSI driver.
+    pub is_csi: bool,
 }
 
 impl Volume {
-    /// Reads a PV; `None` if it is not local, or of another class.
-    pub fn read(pv: &PersistentVolume, classes: &[String]) -> Option<Self> {
+    /// Reads a PV; `None` if it is of another class, or neither local nor of one of the drivers.
+    pub fn read(pv: &PersistentVolume, classes: &[String], drivers: &[CsiDriver]) -> Option<Self> {
         let view = PvView::from_api(pv);
-        if !pv.spec.is_local() || !classes.contains(&view.class) {
+        if !classes.contains(&view.class) {
             return None;
         }
+        let spec = &pv.spec;
+        let (label, mut hosts) = if spec.is_local() {
+            (Some(LABEL_HOSTNAME), nodes_of_terms(spec, LABEL_HOSTNAME))
+        } else {
+            let csi = spec.csi.as_ref()?;
+            drivers.iter().find(|it| it.name == csi.driver)?.nodes(pv)
+        };
+        // Without a label, it is the Node's name.
+        let named = hosts.first().filter(|_| label.is_none()).cloned();
+        if !hosts.is_empty() {
+            hosts.extend(view.hostname_label.clone());
+        }
         Some(Self {
-            hosts: hosts(&pv.spec, &view),
-            maker: view.provisioned_by.as_deref().and_then(maker),
+            hosts: Vec::from_iter(hosts),
+            label: label.unwrap_or(LABEL_HOSTNAME).to_owned(),
+            maker: named.or_else(|| view.provisioned_by.as_deref().and_then(maker)),
+            is_csi: !spec.is_local(),
             pv: view,
         })
     }
@@ -45,16 +61,6 @@ impl Volume {
     pub fn claim_uid(&self) -> Option<&str> {
         self.pv.claim.as_ref()?.uid.as_deref()
     }
-}
-
-fn hosts(spec: &PvSpec, view: &PvView) -> Vec<String> {
-    // Any node may match a term that names none, even one that joins later.
-    if view.hostnames.is_empty() || hosts_of_terms(spec).any(|hosts| hosts.is_empty()) {
-        return Vec::new();
-    }
-    let hosts = view.hostname_label.iter().chain(&view.hostnames);
-    let hosts: BTreeSet<_> = hosts.cloned().collect();
-    Vec::from_iter(hosts)
 }
 
 /// The Node's name in a provisioner's name, which the Node's UID may follow.

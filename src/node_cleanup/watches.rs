@@ -11,18 +11,19 @@ use tokio::sync::watch::Ref;
 
 use super::plan::{self, NodeIndex, Nodes};
 use super::volume::Volume;
+use crate::args::NodeCleanup;
 use crate::cache::{Known, Watch};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
-use crate::view::PersistentVolume;
+use crate::view::{NodeReference, PersistentVolume};
 
-/// Local PVs of the configured classes, by name.
+/// PVs of the configured classes, by name.
 pub type Volumes = BTreeMap<String, Volume>;
 
 /// The state of both watches.
 #[derive(Debug, Default)]
 pub struct View {
-    nodes: Known<Option<String>>,
+    nodes: Known<BTreeMap<String, String>>,
     volumes: Known<Volume>,
     /// Notified when a Node or a PV changes.
     pub changed: Notify,
@@ -30,17 +31,23 @@ pub struct View {
 
 impl View {
     /// Runs both watches until it is dropped.
-    pub async fn follow(&self, cluster: &Cluster, classes: &[String]) {
+    pub async fn follow(&self, cluster: &Cluster, args: &NodeCleanup) {
         let client = || cluster.client.clone();
         let nodes: Api<PartialObjectMeta<Node>> = Api::all(client());
-        let label =
-            |node: &PartialObjectMeta<Node>| Some(node.labels().get(LABEL_HOSTNAME).cloned());
+        let (classes, drivers) = (&args.storageclass_names, &args.csi_drivers);
+        let references = drivers.iter().flat_map(|it| &it.references);
+        let keys: Vec<_> = references.filter_map(NodeReference::label).collect();
+        let labels = |node: &PartialObjectMeta<Node>| {
+            let mut labels = node.labels().clone();
+            labels.retain(|key, _| key == LABEL_HOSTNAME || keys.contains(&key.as_str()));
+            Some(labels)
+        };
         let pvs: Api<PersistentVolume> = Api::all(client());
-        let volume = |pv: &PersistentVolume| Volume::read(pv, classes);
+        let volume = |pv: &PersistentVolume| Volume::read(pv, classes, drivers);
         tokio::join!(
             Watch::new(cluster, "nodes", nodes, Config::default()).follow(
                 &self.nodes,
-                label,
+                labels,
                 |_| self.changed.notify_one()
             ),
             Watch::new(cluster, "persistentvolumes", pvs, Config::default()).follow(

@@ -38,7 +38,7 @@ impl Affinity {
 }
 
 /// Whether a requirement lists the allowed hostnames.
-pub(super) fn is_hosts(it: &NodeSelectorRequirement) -> bool {
+fn is_hosts(it: &NodeSelectorRequirement) -> bool {
     it.key == LABEL_HOSTNAME && it.operator == "In"
 }
 

@@ -1,6 +1,7 @@
 //! The fields of API objects that decisions depend on, parsed once.
 
 mod affinity;
+mod csi;
 mod job;
 mod node;
 mod partial;
@@ -8,10 +9,11 @@ mod pv;
 mod storage_class;
 
 pub use affinity::Affinity;
+pub use csi::{CsiDriver, NodeReference};
 pub use job::{Job, JobState, JobView, Jobs};
 pub use node::NodeView;
 pub use partial::Partial;
-pub(crate) use pv::hosts_of_terms;
+pub(crate) use pv::nodes_of_terms;
 pub use pv::{
     ClaimRef, Ownership, PathOwner, PersistentVolume, Phase, PvRef, PvSpec, PvView, ReclaimPolicy,
     Tenancy,

@@ -1,12 +1,12 @@
 //! A PersistentVolume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    HostPathVolumeSource, LocalVolumeSource, ObjectReference, PersistentVolume as FullPv,
-    PersistentVolumeStatus, VolumeNodeAffinity,
+    CSIPersistentVolumeSource, HostPathVolumeSource, LocalVolumeSource, ObjectReference,
+    PersistentVolume as FullPv, PersistentVolumeStatus, VolumeNodeAffinity,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -26,8 +26,6 @@ use crate::names::{
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{Affinity, NodeView, Partial};
 
-use super::affinity::is_hosts;
-
 /// A PersistentVolume, as far as it is read.
 pub type PersistentVolume = Partial<FullPv, PvSpec, PersistentVolumeStatus>;
 
@@ -37,6 +35,8 @@ pub type PersistentVolume = Partial<FullPv, PvSpec, PersistentVolumeStatus>;
 pub struct PvSpec {
     capacity: BTreeMap<String, Quantity>,
     claim_ref: Option<ObjectReference>,
+    /// The CSI driver and its attributes.
+    pub csi: Option<CSIPersistentVolumeSource>,
     host_path: Option<HostPathVolumeSource>,
     local: Option<LocalVolumeSource>,
     node_affinity: Option<VolumeNodeAffinity>,
@@ -240,7 +240,7 @@ impl PvView {
             release: deletion
                 .zip(transition)
                 .map(|(deleted, released)| format!("{}/{}", deleted.0, released.0)),
-            hostnames: hosts_of_terms(spec).flatten().collect(),
+            hostnames: values_of_terms(spec, LABEL_HOSTNAME).flatten().collect(),
             affinity: Affinity::from_api(spec.node_affinity.as_ref()),
             hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
             provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),
@@ -409,16 +409,26 @@ fn local_path(spec: &PvSpec) -> Result<HostPath, String> {
     HostPath::from_api(text).map_err(|why| format!("its path {text:?} is not usable: {why}"))
 }
 
-/// The hostname values that each term of the required affinity allows by `In`. Terms are OR-ed. The other expressions
-/// of a term can only exclude some of its hosts.
-pub fn hosts_of_terms(spec: &PvSpec) -> impl Iterator<Item = Vec<String>> {
+/// The values of a Node label that the affinity allows; none if a term has none. Any node may match such a term, even one
+/// that joins later.
+pub fn nodes_of_terms(spec: &PvSpec, label: &str) -> BTreeSet<String> {
+    let terms: Vec<_> = values_of_terms(spec, label).collect();
+    if terms.iter().any(Vec::is_empty) {
+        return BTreeSet::new();
+    }
+    terms.into_iter().flatten().collect()
+}
+
+/// The values of a Node label that each term of the required affinity allows by `In`. Terms are OR-ed. The other
+/// expressions of a term can only exclude some of its nodes.
+fn values_of_terms(spec: &PvSpec, label: &str) -> impl Iterator<Item = Vec<String>> {
     let affinity = spec.node_affinity.as_ref();
     let required = affinity.and_then(|affinity| affinity.required.as_ref());
     let terms = required.into_iter().flat_map(|it| &it.node_selector_terms);
-    terms.map(|term| {
+    terms.map(move |term| {
         let expressions = term.match_expressions.iter().flatten();
         expressions
-            .filter(|it| is_hosts(it))
+            .filter(|it| it.key == label && it.operator == "In")
             .flat_map(|it| it.values.clone().unwrap_or_default())
             .collect()
     })

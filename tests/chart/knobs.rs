@@ -25,6 +25,12 @@ fn each_value_arrives_at_its_place() {
             json!("--release-quiet-period=1m"),
         ),
         (
+            json!({ "additionalArgs": ["--v=2"], "extraArgs": ["--v=1"] }),
+            "DaemonSet",
+            format!("{container}/args/3"),
+            json!("--v=2"),
+        ),
+        (
             json!({ "extraEnv": env }),
             "DaemonSet",
             format!("{container}/env/7"),

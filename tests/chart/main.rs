@@ -11,6 +11,7 @@ extern crate support;
 mod alerts;
 mod compat;
 mod config;
+mod convert;
 mod dashboard;
 mod deploy;
 mod helm;

@@ -72,6 +72,7 @@ fn its_values_have_their_effect() {
     let objects = helm.render_values(&json!({ "nodeCleanup": {
         "enabled": "yes",
         "storageClassNames": ["x", "y"],
+        "csiDrivers": ["lis.csi.aws.com", "x=annotation:a|affinity:b"],
         "pvcDeletionDelay": "5m",
         "stalePvDiscoveryInterval": "30s",
         "requestsPerSecond": 50,
@@ -84,6 +85,7 @@ fn its_values_have_their_effect() {
     let args = args(&objects);
     for arg in [
         "--storageclass-names=x,y",
+        "--csi-drivers=lis.csi.aws.com,x=annotation:a|affinity:b",
         "--pvc-deletion-delay=5m",
         "--stale-pv-discovery-interval=30s",
         "--requests-per-second=50",

@@ -53,7 +53,7 @@ impl Cluster {
     }
 
     /// Removes all that tests make. Only ever asked in a cluster that exists for tests.
-    fn clear(&self) {
+    pub fn clear(&self) {
         let quietly = ["--ignore-not-found", "--wait=false"];
         let users = format!("--namespace={USERS}");
         for kinds in ["statefulsets,pods", "persistentvolumeclaims"] {

@@ -15,6 +15,7 @@
 extern crate support;
 
 mod cluster;
+mod convert;
 mod disks;
 mod drain;
 mod etcd;

@@ -13,7 +13,7 @@ use crate::disks::{Disks, MIB};
 
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/local-volume-provisioner");
 /// The image that `scripts/cluster image` makes of this checkout.
-const IMAGE: &str = "docker.io/library/local-volume-provisioner:test";
+pub const IMAGE: &str = "docker.io/library/local-volume-provisioner:test";
 /// The release, and with `fullnameOverride` every object of it.
 pub const NAME: &str = "local-volumes";
 

@@ -108,6 +108,22 @@ fn a_pv_that_a_policy_refuses_blocks_no_other() {
     assert!(provisioner.log().contains(policy));
 }
 
+/// No project that ships the Go provisioner grants `patch` of PVs.
+#[test]
+fn missing_permission_is_named_with_the_file_to_apply() {
+    let (stage, mut provisioner) = or_skip!(without(PVS, &[Verb::Patch]));
+    let volume = fast(&stage, "vol");
+    stage.bind("claim", &volume);
+    let words = "patch persistentvolumes";
+    let event = stage.event("PermissionMissing", words);
+    let files = ["deploy/rbac.yaml", "deploy/convert/rbac.yaml"];
+    assert!(files.iter().all(|file| event.contains(file)), "{event}");
+    stage.eventually("the status has the same", || {
+        let degraded = status(&mut provisioner)["degraded"].to_string();
+        degraded.contains(words) && files.iter().all(|file| degraded.contains(file))
+    });
+}
+
 /// The list works all the time, and no object changes: only silence shows that the watch works now.
 #[test]
 fn a_watch_that_is_granted_is_noticed_although_nothing_changes() {

@@ -1,6 +1,7 @@
 //! `node-cleanup`: what becomes of claims and PVs when their nodes are gone, and of those that are not.
 
 mod bad_input;
+mod csi;
 mod doubts;
 mod lost_answers;
 mod scale;

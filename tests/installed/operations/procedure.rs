@@ -27,6 +27,10 @@ pub const MARKS: Page = Page {
     text: include_str!("../../../docs/marks.md"),
     heading: "\n### ",
 };
+pub const UPGRADE: Page = Page {
+    text: include_str!("../../../docs/upgrade.md"),
+    heading: "\n## ",
+};
 /// The section that the others begin with.
 pub const PRELUDE: &str = "Before you begin";
 /// How a block for a shell on the node begins.

@@ -27,6 +27,11 @@ fn an_invalid_command_line_is_refused_with_a_sentence() {
             "--pvc-deletion-delay",
         ),
         (&[class, "--requests-per-second=0"], "--requests-per-second"),
+        (&[class, "--csi-drivers=a=label:b"], "invalid reference"),
+        (
+            &[class, "--csi-drivers=a,a=annotation:b"],
+            "names a CSI driver twice",
+        ),
         (
             &[class, "--stale-pv-discovery-interval=0s"],
             "more than zero",
