@@ -11,6 +11,7 @@ mod status;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -43,7 +44,7 @@ pub struct Args {
 
     /// Address of the HTTP server for metrics, probes and status; without a host, all addresses. `status` asks it.
     #[arg(long, global = true, value_name = "[HOST]:PORT")]
-    #[arg(default_value = ":8080")]
+    #[arg(default_value = ":8080", value_parser = address)]
     pub listen_address: String,
 
     /// Path of the metrics on that server.
@@ -83,11 +84,12 @@ pub struct Args {
 
     /// Log level until the configuration sets one (key logLevel): error, warn, info, debug or trace. Overrides -v.
     #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(value_parser = parsed::<LevelFilter>("write error, warn, info, debug or trace"))]
     log_level: Option<LevelFilter>,
 
     /// Verbosity as in klog: 4 and more is debug, 6 and more is trace.
     #[arg(short = 'v', long = "v", global = true, value_name = "NUMBER")]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = parsed::<i32>("write a whole number, such as 4"))]
     verbosity: Option<i32>,
 }
 
@@ -167,6 +169,20 @@ impl Args {
             _ => LevelFilter::INFO,
         })
     }
+}
+
+/// Parses a value. Its error is the remedy, since those of the types are in the words of a programmer.
+fn parsed<T: FromStr>(remedy: &'static str) -> impl Fn(&str) -> Result<T, &'static str> + Clone {
+    move |text| text.parse().map_err(|_| remedy)
+}
+
+/// Validates the form of an address. Its host is looked up later.
+fn address(text: &str) -> Result<String, &'static str> {
+    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    let has_port = matches!(port, Some(Ok(_)));
+    has_port
+        .then(|| text.to_owned())
+        .ok_or("write [HOST]:PORT, such as :8080 or 127.0.0.1:8080")
 }
 
 /// Validates the path of the metrics. The router panics on a path that is in use, and on patterns.

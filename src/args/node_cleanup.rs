@@ -37,6 +37,7 @@ pub struct NodeCleanup {
 
     /// The maximum number of requests to the API server per second, without watches.
     #[arg(long, value_name = "NUMBER", default_value = "20")]
+    #[arg(value_parser = super::parsed::<NonZeroU16>("write a whole number from 1 to 65535, such as 20"))]
     pub requests_per_second: NonZeroU16,
 
     /// The kubeconfig [default: KUBECONFIG, else the pod's ServiceAccount].

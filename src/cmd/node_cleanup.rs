@@ -11,10 +11,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::run::{SHUTDOWN_TIMEOUT, UsageError, client_of, infer, listen, own_pod, stop_signal};
+use super::run::{
+    SHUTDOWN_TIMEOUT, UsageError, client_of, infer, kubeconfig_error, listen, own_pod, stop_signal,
+};
 use crate::args::{Args, Environment, NodeCleanup};
 use crate::cluster::Cluster;
-use crate::errors::chain;
 use crate::metrics::Metrics as SharedMetrics;
 use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::executor::Executor;
@@ -106,9 +107,9 @@ async fn config(args: &NodeCleanup) -> Result<Config> {
         None => infer().await?,
         Some(path) => from_file(path).await.map_err(|error| {
             UsageError(format!(
-                "--kubeconfig {}: {}",
+                "--kubeconfig {}: {}; write the path of a kubeconfig that kubectl accepts",
                 path.display(),
-                chain(&error)
+                kubeconfig_error(&error)
             ))
         })?,
     };

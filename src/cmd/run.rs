@@ -1,5 +1,6 @@
 //! The provisioner of a node: constructs its parts, and runs them until a stop signal.
 
+use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use futures::TryFutureExt;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::ClientBuilder;
+use kube::config::KubeconfigError;
 use kube::{Client, Config as ClientConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +25,7 @@ use crate::cleanup::{CleanupContext, ControllerState, LocalHost};
 use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, Loaded, Shown};
 use crate::controller::{self, Periods, Reloads, unix_time};
+use crate::errors::chain;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts::MountTable;
@@ -219,12 +222,22 @@ pub async fn cluster() -> Result<Cluster> {
 /// The client configuration in the environment.
 pub(super) async fn infer() -> Result<ClientConfig> {
     let config = ClientConfig::infer().await.map_err(|error| {
+        let of_file = error.source().and_then(<dyn Error>::downcast_ref);
+        let cause = of_file.map_or_else(|| chain(&error), kubeconfig_error);
         UsageError(format!(
-            "no API server is configured: {}; run in a pod with a service account, or set KUBECONFIG",
-            crate::errors::chain(&error)
+            "no API server is configured: {cause}; run in a pod with a service account, or set KUBECONFIG"
         ))
     })?;
     Ok(config)
+}
+
+/// The error of a kubeconfig. That of its text quotes lines, which have tokens, so only its place is reported.
+pub(super) fn kubeconfig_error(error: &KubeconfigError) -> String {
+    let KubeconfigError::Parse(error) = error else {
+        return chain(error);
+    };
+    let place = error.location().map(|it| format!(" at line {}", it.line()));
+    format!("the kubeconfig is not valid{}", place.unwrap_or_default())
 }
 
 /// Listens on `--listen-address`. Without a host, on all addresses.
@@ -325,7 +338,26 @@ pub(super) fn stop_signal() -> io::Result<impl Future<Output = &'static str>> {
 
 #[cfg(test)]
 mod tests {
+    use kube::config::Kubeconfig;
+
     use super::*;
+
+    #[test]
+    fn error_of_a_kubeconfig_has_no_line_of_it() {
+        for text in [
+            "users:\n- name: a\n  user: {token: s3cret",
+            "users: s3cret",
+            "clusters: [s3cret]",
+        ] {
+            let parsed = Kubeconfig::from_yaml(text).unwrap_err();
+            let message = kubeconfig_error(&parsed);
+            assert!(
+                message.starts_with("the kubeconfig is not valid at line "),
+                "{message}"
+            );
+            assert!(!message.contains("s3cret"), "{message}");
+        }
+    }
 
     #[tokio::test]
     async fn address_without_a_host_is_every_address() {

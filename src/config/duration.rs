@@ -21,7 +21,8 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|duration| duration.as_nanos() <= MAX_NANOS)
         .ok_or_else(|| {
-            "not a duration; write numbers with their units, such as 10s or 1h30m".to_owned()
+            "not a duration; write positive numbers with their units, such as 10s or 1h30m"
+                .to_owned()
         })
 }
 

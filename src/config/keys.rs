@@ -1,5 +1,7 @@
 //! The known keys. An unknown key gives a warning with the most similar known one.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -58,42 +60,60 @@ impl Keys {
     }
 
     /// The known keys, in their canonical spelling. An empty value counts as absent, as in the Go provisioner.
+    ///
+    /// # Errors
+    /// For a key in two spellings.
     pub(super) fn canonical(
         &self,
         entries: Map<String, Value>,
         place: &str,
         warnings: &mut Vec<String>,
-    ) -> Map<String, Value> {
-        let mut known = Map::new();
+    ) -> Result<Map<String, Value>, String> {
+        let (mut known, mut spellings) = (Map::new(), BTreeMap::new());
         for (name, value) in entries {
-            match self.find(&name) {
+            let key = self.find(&name);
+            if let Some(key) = key
+                && let Some(other) = spellings.insert(key, name.clone())
+            {
+                return Err(format!(
+                    "{key} is set twice, as {other} and as {name}; keep one of them"
+                ));
+            }
+            match key {
                 None => warnings.push(self.unknown(place, &name)),
                 Some(_) if value.is_null() || value == "" => {}
                 Some(key) => {
                     let value = match Self::below(key) {
-                        Some(keys) => keys.within(value, &format!("{place}{key}: "), warnings),
-                        None => value,
+                        Some(keys) if value.is_array() => {
+                            keys.within(value, &format!("{place}{key}: "), warnings)?
+                        }
+                        _ => value,
                     };
                     known.insert(key.clone(), value);
                 }
             }
         }
-        known
+        Ok(known)
     }
 
     /// [`Self::canonical`] for each map in a value.
-    fn within(&self, value: Value, place: &str, warnings: &mut Vec<String>) -> Value {
-        match value {
+    fn within(
+        &self,
+        value: Value,
+        place: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, String> {
+        Ok(match value {
             Value::Array(items) => items
                 .into_iter()
                 .map(|item| self.within(item, place, warnings))
-                .collect(),
+                .collect::<Result<_, _>>()?,
             Value::Object(entries) => self
-                .canonical(entries, place, warnings)
+                .canonical(entries, place, warnings)?
                 .into_iter()
-                .map(|(key, value)| (key, self.within(value, place, warnings)))
-                .collect(),
+                .map(|(key, value)| Ok((key, self.within(value, place, warnings)?)))
+                .collect::<Result<_, String>>()?,
             other => other,
-        }
+        })
     }
 }

@@ -12,6 +12,7 @@ mod cleaner;
 mod directory;
 pub mod duration;
 mod keys;
+mod labels;
 mod parse;
 pub mod pattern;
 mod rows;
@@ -19,6 +20,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod text;
+mod values;
 mod watch;
 mod yaml;
 

@@ -64,12 +64,8 @@ fn a_mounted_config_map_is_read_through_its_links() {
         ("storageClassMap", b"c: {hostDir: /h, mountDir: /m}"),
         ("useNodeNameOnly", b"\"yes\"\n"),
     ]);
-    fs::create_dir(dir.path().join("labelsForPV")).unwrap();
-    nix::unistd::mkfifo(
-        &dir.path().join("jobTolerations"),
-        nix::sys::stat::Mode::S_IRWXU,
-    )
-    .unwrap();
+    fs::create_dir(dir.path().join("lost+found")).unwrap();
+    nix::unistd::mkfifo(&dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let loaded = load(dir.path()).unwrap();
     assert!(loaded.config.use_node_name_only);
     assert_eq!(loaded.config.classes.len(), 1);
@@ -94,7 +90,18 @@ fn an_empty_directory_is_a_warning_and_a_missing_one_an_error() {
 fn a_file_that_cannot_be_read_is_named() {
     let dir = config_map(&[("labelsForPV", b"a: \xff")]);
     let error = load(dir.path()).unwrap_err();
-    assert!(error.contains("/labelsForPV cannot be read"), "{error}");
+    assert!(
+        error.ends_with("/labelsForPV is not UTF-8; write its value as a text in UTF-8"),
+        "{error}"
+    );
+
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("storageClassMap")).unwrap();
+    let error = load(dir.path()).unwrap_err();
+    assert!(
+        error.ends_with("/storageClassMap is not a file; write one that has the key's value"),
+        "{error}"
+    );
 
     let dir = tempfile::tempdir().unwrap();
     symlink("..data/pauseCleaning", dir.path().join("pauseCleaning")).unwrap();
