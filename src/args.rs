@@ -44,7 +44,7 @@ pub struct Args {
 
     /// Address of the HTTP server for metrics, probes and status; without a host, all addresses. `status` asks it.
     #[arg(long, global = true, value_name = "[HOST]:PORT")]
-    #[arg(default_value = ":8080", value_parser = address)]
+    #[arg(default_value = ":8080")]
     pub listen_address: String,
 
     /// Path of the metrics on that server.
@@ -53,11 +53,11 @@ pub struct Args {
     pub metrics_path: String,
 
     /// Time between two scans of the discovery directories when nothing changes.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "10s", value_parser = duration::parse_positive)]
     pub discovery_period: Duration,
 
     /// Time between two reads of the configuration directory while its changes are not reported.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "5s", value_parser = duration::parse_positive)]
     pub config_sync_period: Duration,
 
     /// The kubelet's directory. A volume that a pod uses is mounted below it.
@@ -66,11 +66,11 @@ pub struct Args {
     pub kubelet_dir: PathBuf,
 
     /// Time to wait after a release if the kubelet's directory is not visible.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "10s", value_parser = duration::parse)]
     pub release_quiet_period: Duration,
 
     /// Take over the PersistentVolumes of another installation once its DaemonSet has been absent for this time.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "60s", value_parser = duration::parse_positive)]
     pub takeover_after: Duration,
 
     /// An admission policy restricts this provisioner to the objects of its own node, by the node's
@@ -174,15 +174,6 @@ impl Args {
 /// Parses a value. Its error is the remedy, since those of the types are in the words of a programmer.
 fn parsed<T: FromStr>(remedy: &'static str) -> impl Fn(&str) -> Result<T, &'static str> + Clone {
     move |text| text.parse().map_err(|_| remedy)
-}
-
-/// Validates the form of an address. Its host is looked up later.
-fn address(text: &str) -> Result<String, &'static str> {
-    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-    let has_port = matches!(port, Some(Ok(_)));
-    has_port
-        .then(|| text.to_owned())
-        .ok_or("write [HOST]:PORT, such as :8080 or 127.0.0.1:8080")
 }
 
 /// Validates the path of the metrics. The router panics on a path that is in use, and on patterns.

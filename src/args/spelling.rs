@@ -32,20 +32,7 @@ const IGNORED_FLAGS: [(&str, bool); 19] = [
 
 /// The program's command line.
 pub fn program() -> Command {
-    // A negative duration is a value that is refused, and not a flag that is unknown.
-    let with_sign = |arg: Arg| {
-        let is_duration = arg
-            .get_value_names()
-            .is_some_and(|names| names[0].starts_with("DURATION"));
-        if is_duration {
-            arg.allow_hyphen_values(true)
-        } else {
-            arg
-        }
-    };
-    let program = Args::command().mut_args(with_sign);
-    let program = program.mut_subcommands(|command| command.mut_args(with_sign));
-    program.args(IGNORED_FLAGS.map(|(name, requires_value)| {
+    Args::command().args(IGNORED_FLAGS.map(|(name, requires_value)| {
         let flag = Arg::new(name).long(name).global(true);
         let flag = flag.help("Ignored").hide(true);
         // A switch takes its value only after an equals sign.

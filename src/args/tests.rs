@@ -132,10 +132,7 @@ fn job_has_a_method_or_a_command_that_is_passed_on() {
 #[test]
 fn a_bad_value_is_refused_with_a_reason() {
     for (line, reason) in [
-        (
-            "--discovery-period=10",
-            "write positive numbers with their units",
-        ),
+        ("--discovery-period=10", "write positive numbers and units"),
         ("--discovery-period=0s", "more than zero"),
         ("--config-sync-period=-5s", "not a duration"),
         ("--release-quiet-period=soon", "not a duration"),
@@ -153,11 +150,6 @@ fn a_bad_value_is_refused_with_a_reason() {
             "--log-level=loud",
             "'loud' for '--log-level <LEVEL>': write error, warn, info, debug or trace",
         ),
-        (
-            "--listen-address foo",
-            "'foo' for '--listen-address <[HOST]:PORT>': write [HOST]:PORT, such as :8080 or 127.0.0.1:8080",
-        ),
-        ("--listen-address=:http", "write [HOST]:PORT"),
         (
             "--discovery-period -5s",
             "'-5s' for '--discovery-period <DURATION>': not a duration; write positive numbers",

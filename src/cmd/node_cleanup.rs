@@ -11,9 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::run::{
-    SHUTDOWN_TIMEOUT, UsageError, client_of, infer, kubeconfig_error, listen, own_pod, stop_signal,
-};
+use super::run::{SHUTDOWN_TIMEOUT, UsageError, client_of, infer, listen, own_pod, stop_signal};
 use crate::args::{Args, Environment, NodeCleanup};
 use crate::cluster::Cluster;
 use crate::metrics::Metrics as SharedMetrics;
@@ -107,9 +105,9 @@ async fn config(args: &NodeCleanup) -> Result<Config> {
         None => infer().await?,
         Some(path) => from_file(path).await.map_err(|error| {
             UsageError(format!(
-                "--kubeconfig {}: {}; write the path of a kubeconfig that kubectl accepts",
+                "--kubeconfig {}: {}",
                 path.display(),
-                kubeconfig_error(&error)
+                super::run::kubeconfig_error(&error)
             ))
         })?,
     };

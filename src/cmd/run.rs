@@ -231,13 +231,12 @@ pub(super) async fn infer() -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// The error of a kubeconfig. That of its text quotes lines, which have tokens, so only its place is reported.
+/// The error of a kubeconfig. That of a parser quotes its lines, which have tokens.
 pub(super) fn kubeconfig_error(error: &KubeconfigError) -> String {
-    let KubeconfigError::Parse(error) = error else {
-        return chain(error);
-    };
-    let place = error.location().map(|it| format!(" at line {}", it.line()));
-    format!("the kubeconfig is not valid{}", place.unwrap_or_default())
+    match error {
+        KubeconfigError::Parse(_) => "the file is not a kubeconfig that kubectl accepts".into(),
+        other => chain(other),
+    }
 }
 
 /// Listens on `--listen-address`. Without a host, on all addresses.
@@ -253,7 +252,7 @@ pub(super) async fn listen(address: &str) -> Result<TcpListener, UsageError> {
     };
     bound.map_err(|error| {
         UsageError(format!(
-            "cannot listen on {address}: {error}; choose another --listen-address"
+            "cannot listen on {address}: {error}; write --listen-address as [HOST]:PORT, such as :8080"
         ))
     })
 }
@@ -351,10 +350,7 @@ mod tests {
         ] {
             let parsed = Kubeconfig::from_yaml(text).unwrap_err();
             let message = kubeconfig_error(&parsed);
-            assert!(
-                message.starts_with("the kubeconfig is not valid at line "),
-                "{message}"
-            );
+            assert!(message.contains("kubectl"), "{message}");
             assert!(!message.contains("s3cret"), "{message}");
         }
     }

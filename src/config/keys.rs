@@ -1,7 +1,5 @@
 //! The known keys. An unknown key gives a warning with the most similar known one.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -11,14 +9,8 @@ use super::rows;
 const MIN_SIMILARITY: f64 = 0.86;
 
 /// The keys of the terms of a selector, and of their requirements.
-const SELECTOR: [&str; 5] = [
-    "matchExpressions",
-    "matchFields",
-    "key",
-    "operator",
-    "values",
-];
-const TOLERATION: [&str; 5] = ["key", "operator", "value", "effect", "tolerationSeconds"];
+const SELECTOR: &str = "matchExpressions matchFields key operator values";
+const TOLERATION: &str = "key operator value effect tolerationSeconds";
 
 /// The known keys of a map.
 pub(super) struct Keys(Vec<String>);
@@ -37,12 +29,23 @@ impl Keys {
             "jobTolerations" => TOLERATION,
             _ => return None,
         };
-        Some(Self(keys.map(str::to_owned).to_vec()))
+        Some(Self(keys.split(' ').map(str::to_owned).collect()))
     }
 
     /// The canonical spelling of a key; case is not significant.
     pub(super) fn find(&self, name: &str) -> Option<&String> {
         self.0.iter().find(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Checks that each key has one spelling. Of several, all but one would be ignored.
+    pub(super) fn check_spellings(&self, entries: &Map<String, Value>) -> Result<(), String> {
+        for key in &self.0 {
+            let mut names = entries.keys().filter(|name| key.eq_ignore_ascii_case(name));
+            if let (Some(a), Some(b)) = (names.next(), names.next()) {
+                return Err(format!("{key} is set as {a} and as {b}; keep one of them"));
+            }
+        }
+        Ok(())
     }
 
     /// A warning about a key that is not known.
@@ -60,60 +63,42 @@ impl Keys {
     }
 
     /// The known keys, in their canonical spelling. An empty value counts as absent, as in the Go provisioner.
-    ///
-    /// # Errors
-    /// For a key in two spellings.
     pub(super) fn canonical(
         &self,
         entries: Map<String, Value>,
         place: &str,
         warnings: &mut Vec<String>,
-    ) -> Result<Map<String, Value>, String> {
-        let (mut known, mut spellings) = (Map::new(), BTreeMap::new());
+    ) -> Map<String, Value> {
+        let mut known = Map::new();
         for (name, value) in entries {
-            let key = self.find(&name);
-            if let Some(key) = key
-                && let Some(other) = spellings.insert(key, name.clone())
-            {
-                return Err(format!(
-                    "{key} is set twice, as {other} and as {name}; keep one of them"
-                ));
-            }
-            match key {
+            match self.find(&name) {
                 None => warnings.push(self.unknown(place, &name)),
                 Some(_) if value.is_null() || value == "" => {}
                 Some(key) => {
-                    let value = match Self::below(key) {
-                        Some(keys) if value.is_array() => {
-                            keys.within(value, &format!("{place}{key}: "), warnings)?
-                        }
-                        _ => value,
+                    let value = match Self::below(key).filter(|_| value.is_array()) {
+                        Some(keys) => keys.within(value, &format!("{place}{key}: "), warnings),
+                        None => value,
                     };
                     known.insert(key.clone(), value);
                 }
             }
         }
-        Ok(known)
+        known
     }
 
     /// [`Self::canonical`] for each map in a value.
-    fn within(
-        &self,
-        value: Value,
-        place: &str,
-        warnings: &mut Vec<String>,
-    ) -> Result<Value, String> {
-        Ok(match value {
+    fn within(&self, value: Value, place: &str, warnings: &mut Vec<String>) -> Value {
+        match value {
             Value::Array(items) => items
                 .into_iter()
                 .map(|item| self.within(item, place, warnings))
-                .collect::<Result<_, _>>()?,
+                .collect(),
             Value::Object(entries) => self
-                .canonical(entries, place, warnings)?
+                .canonical(entries, place, warnings)
                 .into_iter()
-                .map(|(key, value)| Ok((key, self.within(value, place, warnings)?)))
-                .collect::<Result<_, String>>()?,
+                .map(|(key, value)| (key, self.within(value, place, warnings)))
+                .collect(),
             other => other,
-        })
+        }
     }
 }

@@ -1,20 +1,16 @@
 //! The names that the API server accepts for labels and objects.
 
-/// Whether the text is a valid value of a label.
-pub(super) fn is_value(text: &str) -> bool {
-    text.is_empty() || text.len() <= 63 && is_name(text, "-_.")
-}
-
-/// Whether the text is a valid key of a label, or of a taint.
-pub(super) fn is_key(text: &str) -> bool {
-    let (prefix, name) = text.split_once('/').unwrap_or(("prefix", text));
-    is_subdomain(prefix) && !name.is_empty() && is_value(name)
+/// Whether these are the key and the value of a label.
+pub(super) fn is_label(key: &str, value: &str) -> bool {
+    let (prefix, name) = key.split_once('/').unwrap_or(("prefix", key));
+    let is_text = |text: &str| text.len() <= 63 && is_name(text, "-_.");
+    is_subdomain(prefix) && is_text(name) && (value.is_empty() || is_text(value))
 }
 
 /// Whether the text is a valid name of a StorageClass.
 pub(super) fn is_subdomain(text: &str) -> bool {
-    let is_lower = |text: &str| !text.contains(|it: char| it.is_ascii_uppercase());
-    text.len() <= 253 && is_lower(text) && text.split('.').all(|part| is_name(part, "-"))
+    let is_lower = text == text.to_ascii_lowercase();
+    is_lower && text.len() <= 253 && text.split('.').all(|part| is_name(part, "-"))
 }
 
 /// Letters, digits and these characters, of which none is at an end.

@@ -95,7 +95,7 @@ pub struct Config {
     #[serde(deserialize_with = "text::flag")]
     pub protect_released_data: bool,
     /// `maxConcurrentCleanups` (default 4, at most 65535): volumes cleaned at the same time.
-    #[serde(deserialize_with = "text::count")]
+    #[serde_as(as = "DisplayFromStr")]
     pub max_concurrent_cleanups: NonZero<u16>,
     /// `logLevel` (default none): the log's level; none is that of the command line.
     #[serde_as(as = "Option<DisplayFromStr>")]

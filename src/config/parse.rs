@@ -10,30 +10,17 @@ use serde_json::{Map, Value, json};
 use super::class::Class;
 use super::keys::Keys;
 use super::values::{read, unfit};
-use super::{CleanMethod, Cleaner, Config, Files, NamePattern, labels, read_dir, yaml};
+use super::{Cleaner, Config, Files, labels, read_dir, yaml};
 use crate::names::LABEL_HOSTNAME;
 use crate::types::VolumeMode;
 
 const CLASSES: &str = "storageClassMap";
 const LABELS: &str = "labelsForPV";
 const TOLERATIONS: &str = "jobTolerations";
-const DIRS: [&str; 2] = ["hostDir", "mountDir"];
 /// The keys of which a class has at most one.
 const CLEANERS: [&str; 2] = ["cleanMethod", "blockCleanerCommand"];
-const TWO_CLEANERS: &str = "cleanMethod and blockCleanerCommand are both given; keep one of them";
-/// Directories whose mounts are not volumes, and whether that is also true of all directories in them. Others below the
-/// kubelet's directory are accepted: operators have volumes there.
-const SYSTEM_DIRS: [(&str, bool); 4] = [
-    ("/", false),
-    ("/var/lib/kubelet", false),
-    ("/var/lib/kubelet/pods", true),
-    ("/var/lib/kubelet/plugins", true),
-];
-const FILESYSTEMS: [&str; 5] = ["ext2", "ext3", "ext4", "xfs", "btrfs"];
 /// The scripts of the Go provisioner's image, which are built in.
-const SCRIPTS: [&str; 5] = ["quick_reset", "dd_zero", "shred", "blkdiscard", "fsclean"];
-const OPERATORS: &[&str] = &["", "Exists", "Equal", "Lt", "Gt"];
-const EFFECTS: &[&str] = &["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
+const SCRIPTS: &str = "quick_reset.sh dd_zero.sh shred.sh blkdiscard.sh fsclean.sh";
 /// Keys that are true when their value cannot be read, so that data is kept.
 const TRUE_IN_DOUBT: [&str; 2] = ["pauseCleaning", "protectReleasedData"];
 
@@ -82,7 +69,7 @@ pub fn load(dir: &Path) -> Result<Loaded, String> {
 /// # Errors
 /// When a text is not YAML, or `useAlphaAPI` is true.
 pub fn from_files(files: &Files) -> Result<Loaded, String> {
-    let known = known_keys();
+    let known = Keys::of(&Config::default(), &[CLASSES, "minResyncPeriod"]);
     let mut values = Map::new();
     for (name, text) in files {
         // The value of an unknown key need not be YAML.
@@ -94,8 +81,9 @@ pub fn from_files(files: &Files) -> Result<Loaded, String> {
         };
         values.insert(name.clone(), value);
     }
+    known.check_spellings(&values)?;
     let mut warnings = Vec::new();
-    let mut values = known.canonical(values, "", &mut warnings)?;
+    let mut values = known.canonical(values, "", &mut warnings);
     if let Some(tolerations) = values.get_mut(TOLERATIONS) {
         adapt_tolerations(tolerations);
     }
@@ -116,11 +104,6 @@ pub fn from_files(files: &Files) -> Result<Loaded, String> {
         faults,
         warnings,
     })
-}
-
-/// The keys of the directory: the names of its files.
-pub(super) fn known_keys() -> Keys {
-    Keys::of(&Config::default(), &[CLASSES, "minResyncPeriod"])
 }
 
 /// A number is read from its text everywhere but in the type of the API.
@@ -159,10 +142,8 @@ fn read_classes(
         Map::new()
     });
     if values.is_empty() {
-        warnings.push(
-            "no class is configured, so no volume will be offered: add classes to storageClassMap"
-                .to_owned(),
-        );
+        let text = "no class is configured, so no volume is offered: add one to storageClassMap";
+        warnings.push(text.to_owned());
     }
     let mut classes = BTreeMap::new();
     for (name, value) in values {
@@ -180,35 +161,31 @@ fn read_classes(
 fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Result<Class, String> {
     let mut cleaner = Map::new();
     if let Value::Object(keys) = value {
-        let mut keys = class_keys().canonical(keys, &format!("class {name:?}: "), warnings)?;
+        let known = class_keys();
+        known.check_spellings(&keys)?;
+        let mut keys = known.canonical(keys, &format!("class {name:?}: "), warnings);
         cleaner.extend(CLEANERS.iter().filter_map(|key| keys.remove_entry(*key)));
-        for required in DIRS {
+        for required in ["hostDir", "mountDir"] {
             keys.entry(required).or_insert(Value::Null);
         }
         value = keys.into();
     }
-    let class: Class = read(&value, "class")?;
+    let class: Class = read(&value, "its value")?;
     if !labels::is_subdomain(name) {
-        return Err(unfit("its name", &name.into(), "name"));
+        return Err(unfit("its name", &name.into()));
     }
-    let is_system = |dir: &Path| {
-        SYSTEM_DIRS.iter().any(|(of_system, below)| {
-            dir == Path::new(of_system) || *below && dir.starts_with(of_system)
-        })
-    };
-    let dirs = [
-        Path::new(class.host_dir.as_str()),
-        class.mount_dir.as_path(),
-    ];
-    if let Some((key, dir)) = DIRS.into_iter().zip(dirs).find(|(_, dir)| is_system(dir)) {
-        return Err(unfit(key, &json!(dir), key));
+    // Others below the kubelet's directory can have volumes.
+    let dir = format!("{}/", class.host_dir);
+    let kubelets = ["/kubelet/pods/", "/kubelet/plugins/"];
+    if dir == "//" || dir.ends_with("/lib/kubelet/") || kubelets.iter().any(|it| dir.contains(it)) {
+        return Err(unfit("hostDir", &json!(class.host_dir)));
     }
     Ok(Class {
         name: name.to_owned(),
         cleaner: match cleaner.len() {
             0 => Cleaner::default(),
-            1 => read(&cleaner.into(), "class")?,
-            _ => return Err(TWO_CLEANERS.into()),
+            1 => read(&cleaner.into(), "its value")?,
+            _ => return Err("cleanMethod and blockCleanerCommand are set; keep one".into()),
         },
         ..class
     })
@@ -216,7 +193,7 @@ fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Resul
 
 pub(super) fn class_keys() -> Keys {
     // Cannot fail: these are the required keys.
-    let class = read::<Class>(&json!({ "hostDir": "/", "mountDir": "/" }), "class").ok();
+    let class = read::<Class>(&json!({ "hostDir": "/", "mountDir": "/" }), "its value").ok();
     Keys::of(&class, &CLEANERS)
 }
 
@@ -241,31 +218,16 @@ fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Confi
 }
 
 fn read_other(key: &str, value: &Value) -> Result<(), String> {
-    let Config {
-        labels_for_pv,
-        job_tolerations,
-        ..
-    } = read(&json!({ key: value }), key)?;
-    for (label, text) in labels_for_pv {
-        if !(labels::is_key(&label) && labels::is_value(&text)) {
-            return Err(unfit(&format!("{LABELS}.{label}"), &text.into(), LABELS));
-        }
+    let config: Config = read(&json!({ key: value }), key)?;
+    let mut labels = config.labels_for_pv.iter();
+    if let Some((label, text)) = labels.find(|(label, text)| !labels::is_label(label, text)) {
+        return Err(unfit(&format!("{LABELS}.{label}"), &json!(text)));
     }
-    for (index, it) in job_tolerations.into_iter().enumerate() {
-        for (key, text, accepted) in [
-            ("operator", it.operator, OPERATORS),
-            ("effect", it.effect, EFFECTS),
-        ] {
-            if let Some(text) = text.filter(|text| !accepted.contains(&text.as_str())) {
-                return Err(unfit(
-                    &format!("{TOLERATIONS}[{index}].{key}"),
-                    &text.into(),
-                    key,
-                ));
-            }
-        }
+    let mut operators = config.job_tolerations.iter().flat_map(|it| &it.operator);
+    match operators.find(|it| !["", "Exists", "Equal", "Lt", "Gt"].contains(&it.as_str())) {
+        Some(it) => Err(unfit(&format!("{TOLERATIONS}[].operator"), &json!(it))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Warnings about the volumes of a class, or about two classes together.
@@ -279,19 +241,13 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
                 a.name
             ));
         }
-        if let Some(fs_type) = &a.fs_type {
-            let name = &a.name;
-            if a.volume_mode == VolumeMode::Block {
-                warnings.push(format!("class {name:?}: fsType {fs_type:?} has no effect with volumeMode Block; remove it"));
-            } else if !FILESYSTEMS.contains(&fs_type.as_str()) {
-                warnings.push(format!("class {name:?}: the kubelet needs mkfs.{fs_type} for fsType {fs_type:?}; write ext4 or xfs if the node has none"));
-            }
-        }
-        warnings.extend(missing_program(a));
+        let own = [fs_type_warning(a), missing_program(a)]
+            .into_iter()
+            .flatten();
+        warnings.extend(own.map(|text| format!("class {:?}: {text}", a.name)));
         for b in rest.clone() {
             let names = format!("classes {:?} and {:?}", a.name, b.name);
-            let overlap = a.host_dir.is_within(&b.host_dir) || b.host_dir.is_within(&a.host_dir);
-            if overlap && !(a.host_dir == b.host_dir && has_own_names(a, b)) {
+            if a.host_dir.is_within(&b.host_dir) || b.host_dir.is_within(&a.host_dir) {
                 warnings.push(format!(
                     "{names} have the same or nested hostDirs ({} and {}): {:?} offers an entry that both match; set namePattern, or give each its own directory",
                     a.host_dir, b.host_dir, a.name
@@ -308,33 +264,28 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
     warnings
 }
 
-/// Whether each of the two has a pattern of its own, so that the classes share a directory on purpose.
-fn has_own_names(a: &Class, b: &Class) -> bool {
-    let every = NamePattern::default();
-    a.name_pattern != b.name_pattern && a.name_pattern != every && b.name_pattern != every
+/// A warning about a filesystem that no kubelet creates, or that nodes may lack.
+fn fs_type_warning(class: &Class) -> Option<String> {
+    let fs_type = class.fs_type.as_deref()?;
+    let effect = match fs_type {
+        _ if class.volume_mode == VolumeMode::Block => "has no effect on raw devices; remove it",
+        "ext2" | "ext3" | "ext4" | "xfs" | "btrfs" => return None,
+        _ => "requires its mkfs on the node; install it, or write ext4 or xfs",
+    };
+    Some(format!("fsType {fs_type:?} {effect}"))
 }
 
-/// A warning about a cleaner that is neither built in nor a file here, so that each cleaning of a device fails.
+/// A warning about a cleaner that is neither built in nor a file here.
 fn missing_program(class: &Class) -> Option<String> {
-    let Cleaner::Command(words) = &class.cleaner else {
-        return None;
-    };
-    let program = words.first()?;
-    let script = program
-        .strip_prefix("/scripts/")
-        .and_then(|it| it.strip_suffix(".sh"));
-    let is_built_in = script.is_some_and(|it| SCRIPTS.contains(&it));
-    let is_missing = program.starts_with('/') && !is_built_in && !Path::new(program).exists();
-    is_missing.then(|| {
-        format!("class {:?}: blockCleanerCommand names {program:?}, which is not here, so cleaning fails: set cleanMethod to auto instead, or add it to the image", class.name)
-    })
+    let text = class.cleaner.to_string();
+    let program = text.split(' ').next().filter(|it| it.starts_with('/'))?;
+    let script = program.strip_prefix("/scripts/").unwrap_or_default();
+    let is_here = SCRIPTS.split(' ').any(|it| it == script) || Path::new(program).exists();
+    (!is_here).then(|| format!("blockCleanerCommand needs {program}, which is not here; add it to the image, or write cleanMethod: auto"))
 }
 
 fn is_quick_reset(cleaner: &Cleaner) -> bool {
-    match cleaner {
-        Cleaner::Method(method) => *method == CleanMethod::Quick,
-        Cleaner::Command(words) => words
-            .first()
-            .is_some_and(|program| Path::new(program).ends_with("quick_reset.sh")),
-    }
+    let text = cleaner.to_string();
+    let program = text.split(' ').next().unwrap_or_default();
+    program == "quick" || Path::new(program).ends_with("quick_reset.sh")
 }

@@ -1,7 +1,5 @@
 //! Reads single values from their texts, for `#[serde(deserialize_with = "...")]`.
 
-use std::str::FromStr;
-
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -12,10 +10,4 @@ pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error>
         "false" | "no" | "off" | "n" => Ok(false),
         _ => Err(D::Error::custom("not a switch")),
     }
-}
-
-/// A whole number from 1 up.
-pub(super) fn count<'de, T: FromStr, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    let number = String::deserialize(from)?.trim().parse();
-    number.map_err(|_| D::Error::custom("not a number"))
 }
