@@ -222,20 +222,21 @@ pub async fn cluster() -> Result<Cluster> {
 /// The client configuration in the environment.
 pub(super) async fn infer() -> Result<ClientConfig> {
     let config = ClientConfig::infer().await.map_err(|error| {
-        let of_file = error.source().and_then(<dyn Error>::downcast_ref);
-        let cause = of_file.map_or_else(|| chain(&error), kubeconfig_error);
+        let cause = kubeconfig_error(&error);
         UsageError(format!(
-            "no API server is configured: {cause}; run in a pod with a service account, or set KUBECONFIG"
+            "no API server is configured: {cause}. Run in a pod with a service account, or set KUBECONFIG"
         ))
     })?;
     Ok(config)
 }
 
-/// The error of a kubeconfig. That of a parser quotes its lines, which have tokens.
-pub(super) fn kubeconfig_error(error: &KubeconfigError) -> String {
-    match error {
-        KubeconfigError::Parse(_) => "the file is not a kubeconfig that kubectl accepts".into(),
-        other => chain(other),
+/// An error with all its causes. That of the parser of a kubeconfig is omitted: it quotes lines, which have tokens.
+pub(super) fn kubeconfig_error(error: &(dyn Error + 'static)) -> String {
+    match error.source().unwrap_or(error).downcast_ref() {
+        Some(KubeconfigError::Parse(_)) => {
+            "the kubeconfig is not valid; run kubectl config view".into()
+        }
+        _ => chain(error),
     }
 }
 

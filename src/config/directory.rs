@@ -39,9 +39,9 @@ pub fn read_dir(dir: &Path) -> Result<Files, String> {
 
 /// The text of a regular file. A FIFO is not opened: that would block until there is a writer.
 fn read_file(path: &Path) -> io::Result<String> {
-    let is_file = fs::metadata(path)?.is_file();
-    // No key has such a value, so a known key has a fault, and another one a warning.
-    is_file
-        .then(|| fs::read_to_string(path))
-        .unwrap_or_else(|| Ok("not a file".to_owned()))
+    if !fs::metadata(path)?.is_file() {
+        // No key has such a value, so a known key has a fault, and another one a warning.
+        return Ok("not a file".to_owned());
+    }
+    fs::read_to_string(path)
 }

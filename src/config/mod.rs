@@ -3,7 +3,7 @@
 //!
 //! [`load`] reads it into a [`Config`]. A class with a fault is omitted, and the others are used. [`Loaded`] has the
 //! first fault of each class and key, and all warnings. It is an error only if nothing can be read. Values that only
-//! the API server uses, such as labels and selectors, are validated by the API server.
+//! the API server uses, such as selectors, are validated by the API server.
 //!
 //! [`watch`] reads it again after each change.
 

@@ -67,7 +67,7 @@ pub fn load(dir: &Path) -> Result<Loaded, String> {
 /// Loads the configuration from the texts of the files, by file name.
 ///
 /// # Errors
-/// When a text is not YAML, or `useAlphaAPI` is true.
+/// When a text is not YAML, a key has two files, or `useAlphaAPI` is true.
 pub fn from_files(files: &Files) -> Result<Loaded, String> {
     let known = Keys::of(&Config::default(), &[CLASSES, "minResyncPeriod"]);
     let mut values = Map::new();
@@ -158,6 +158,7 @@ fn read_classes(
     classes
 }
 
+/// One class, or its first fault.
 fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Result<Class, String> {
     let mut cleaner = Map::new();
     if let Value::Object(keys) = value {
@@ -200,7 +201,7 @@ pub(super) fn class_keys() -> Keys {
 /// The configuration without its classes. A key with a fault has its safe value.
 fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Config {
     for (key, value) in &mut values {
-        if let Err(message) = read_other(key, value) {
+        if let Err(message) = check_other(key, value) {
             faults.push(Fault {
                 class: None,
                 message,
@@ -217,7 +218,8 @@ fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Confi
     read(&values.into(), "").unwrap_or_default()
 }
 
-fn read_other(key: &str, value: &Value) -> Result<(), String> {
+/// Checks the value of one key outside of the classes.
+fn check_other(key: &str, value: &Value) -> Result<(), String> {
     let config: Config = read(&json!({ key: value }), key)?;
     let mut labels = config.labels_for_pv.iter();
     if let Some((label, text)) = labels.find(|(label, text)| !labels::is_label(label, text)) {

@@ -324,13 +324,10 @@ fn bad_value_of_a_class_is_named_with_the_class_and_the_remedy() {
         .iter()
         .map(|(text, expected)| ((*text).into(), *expected));
     let keys = OF_CLASS.iter().map(|(keys, expected)| {
-        let mut lines: String = keys.lines().map(|line| format!("  {line}\n")).collect();
-        for dir in ["hostDir", "mountDir"] {
-            if !keys.starts_with(dir) {
-                lines.push_str(&format!("  {dir}: /mnt/c\n"));
-            }
-        }
-        (format!("c:\n{lines}"), *expected)
+        let dirs = ["hostDir: /mnt/c", "mountDir: /mnt/c"].into_iter();
+        let others = dirs.filter(|dir| keys.split(':').next() != dir.split(':').next());
+        let lines: Vec<_> = keys.lines().chain(others).collect();
+        (format!("c:\n  {}\n", lines.join("\n  ")), *expected)
     });
     check(
         classes
