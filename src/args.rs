@@ -11,6 +11,7 @@ mod status;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -52,11 +53,11 @@ pub struct Args {
     pub metrics_path: String,
 
     /// Time between two scans of the discovery directories when nothing changes.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "10s", value_parser = duration::parse_positive)]
     pub discovery_period: Duration,
 
     /// Time between two reads of the configuration directory while its changes are not reported.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "5s", value_parser = duration::parse_positive)]
     pub config_sync_period: Duration,
 
     /// The kubelet's directory. A volume that a pod uses is mounted below it.
@@ -65,11 +66,11 @@ pub struct Args {
     pub kubelet_dir: PathBuf,
 
     /// Time to wait after a release if the kubelet's directory is not visible.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "10s", value_parser = duration::parse)]
     pub release_quiet_period: Duration,
 
     /// Take over the PersistentVolumes of another installation once its DaemonSet has been absent for this time.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "60s", value_parser = duration::parse_positive)]
     pub takeover_after: Duration,
 
     /// An admission policy restricts this provisioner to the objects of its own node, by the node's
@@ -83,11 +84,12 @@ pub struct Args {
 
     /// Log level until the configuration sets one (key logLevel): error, warn, info, debug or trace. Overrides -v.
     #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(value_parser = parsed::<LevelFilter>("write error, warn, info, debug or trace"))]
     log_level: Option<LevelFilter>,
 
     /// Verbosity as in klog: 4 and more is debug, 6 and more is trace.
     #[arg(short = 'v', long = "v", global = true, value_name = "NUMBER")]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = parsed::<i32>("write a whole number, such as 4"))]
     verbosity: Option<i32>,
 }
 
@@ -168,6 +170,11 @@ impl Args {
             _ => LevelFilter::INFO,
         })
     }
+}
+
+/// Parses a value. Its error is the remedy, since those of the types are in the words of a programmer.
+fn parsed<T: FromStr>(remedy: &'static str) -> impl Fn(&str) -> Result<T, &'static str> + Clone {
+    move |text| text.parse().map_err(|_| remedy)
 }
 
 /// Validates the path of the metrics. The router panics on a path that is in use, and on patterns.

@@ -96,10 +96,10 @@ impl HostPath {
 
 /// Normalises a path from the configuration.
 impl FromStr for HostPath {
-    type Err = String;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        normalised(text).map(Self).map_err(unusable)
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        normalised(text).map(Self)
     }
 }
 
@@ -127,10 +127,10 @@ impl MountPath {
 
 /// Normalises a path from the configuration.
 impl FromStr for MountPath {
-    type Err = String;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        normalised(text).map(Self).map_err(unusable)
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        normalised(text).map(Self)
     }
 }
 
@@ -138,10 +138,6 @@ impl fmt::Display for MountPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.display())
     }
-}
-
-fn unusable(why: &str) -> String {
-    format!("not a usable path, since {why}; write the whole path, such as /mnt/disks")
 }
 
 /// The path without doubled slashes, trailing slashes and `.`, or why it is unusable.

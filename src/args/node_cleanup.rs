@@ -28,21 +28,22 @@ pub struct NodeCleanup {
     pub csi_drivers: Vec<CsiDriver>,
 
     /// How long a node must be gone before claims bound to its volumes, and its used volumes, are deleted.
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "60s", value_parser = duration::parse)]
     pub pvc_deletion_delay: Duration,
 
     /// How long a node must be gone before the finalizer is removed from PersistentVolumes that it may be wiping: the
     /// cleanupTimeout of each class, separated by commas. The longest one counts.
-    #[arg(long, value_name = "DURATIONS", default_value = "24h", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATIONS", allow_hyphen_values = true, default_value = "24h", value_parser = duration::parse)]
     #[arg(value_delimiter = ',')]
     pub cleanup_timeouts: Vec<Duration>,
 
     /// The maximum time between two passes over all volumes. A change starts a pass at once.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_positive)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "10s", value_parser = duration::parse_positive)]
     pub stale_pv_discovery_interval: Duration,
 
     /// The maximum number of requests to the API server per second, without watches.
     #[arg(long, value_name = "NUMBER", default_value = "20")]
+    #[arg(value_parser = super::parsed::<NonZeroU16>("write a whole number from 1 to 65535, such as 20"))]
     pub requests_per_second: NonZeroU16,
 
     /// The kubeconfig [default: KUBECONFIG, else the pod's ServiceAccount].

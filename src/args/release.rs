@@ -27,7 +27,7 @@ pub struct Release {
     pub daemonset: Option<String>,
 
     /// How long the DaemonSet must be absent first.
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "20s", value_parser = duration::parse)]
     pub absent_for: Duration,
 
     /// Exit with code 0, not 1, while the DaemonSet exists.
@@ -53,6 +53,6 @@ pub struct Release {
     pub abandon_unmarked: bool,
 
     /// How long to wait for the DaemonSet and its pods to end, and to retry transient errors.
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "2m", value_parser = duration::parse)]
     pub timeout: Duration,
 }

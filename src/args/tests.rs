@@ -132,13 +132,36 @@ fn job_has_a_method_or_a_command_that_is_passed_on() {
 #[test]
 fn a_bad_value_is_refused_with_a_reason() {
     for (line, reason) in [
-        ("--discovery-period=10", "write numbers with their units"),
+        ("--discovery-period=10", "write positive numbers and units"),
         ("--discovery-period=0s", "more than zero"),
         ("--config-sync-period=-5s", "not a duration"),
         ("--release-quiet-period=soon", "not a duration"),
         ("--metrics-path=metrics", "begin with"),
         ("--log-format=xml", "text, json"),
-        ("-v=much", "invalid digit"),
+        (
+            "-v=much",
+            "'much' for '--v <NUMBER>': write a whole number, such as 4",
+        ),
+        (
+            "--v=abc",
+            "'abc' for '--v <NUMBER>': write a whole number, such as 4",
+        ),
+        (
+            "--log-level=loud",
+            "'loud' for '--log-level <LEVEL>': write error, warn, info, debug or trace",
+        ),
+        (
+            "--discovery-period -5s",
+            "'-5s' for '--discovery-period <DURATION>': not a duration; write positive numbers",
+        ),
+        (
+            "node-cleanup --storageclass-names=a --pvc-deletion-delay -1m",
+            "'-1m' for '--pvc-deletion-delay <DURATION>'",
+        ),
+        (
+            "node-cleanup --storageclass-names=a --requests-per-second 0",
+            "'0' for '--requests-per-second <NUMBER>': write a whole number from 1 to 65535, such as 20",
+        ),
         ("discover -o xml", "table, json, yaml"),
         ("supervise", "PROGRAM"),
         ("run", "unrecognized subcommand"),

@@ -114,7 +114,7 @@ mod tests {
         ]);
         assert_eq!(code, ExitCode::from(2), "{text}");
         for part in [
-            "fault: class \"bad\": hostDir \"mnt\": not a usable path",
+            "fault: class \"bad\": hostDir is \"mnt\"; write the absolute path",
             "warning: key \"useJobsForCleaning\" is unknown",
             "Class fast\n",
         ] {

@@ -14,7 +14,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::run::{SHUTDOWN_TIMEOUT, UsageError, client_of, infer, listen, own_pod, stop_signal};
 use crate::args::{Args, Environment, NodeCleanup};
 use crate::cluster::Cluster;
-use crate::errors::chain;
 use crate::metrics::Metrics as SharedMetrics;
 use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::executor::Executor;
@@ -110,7 +109,7 @@ async fn config(args: &NodeCleanup) -> Result<Config> {
             UsageError(format!(
                 "--kubeconfig {}: {}",
                 path.display(),
-                chain(&error)
+                super::run::kubeconfig_error(&error)
             ))
         })?,
     };

@@ -1,5 +1,6 @@
 //! The provisioner of a node: constructs its parts, and runs them until a stop signal.
 
+use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use futures::TryFutureExt;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::ClientBuilder;
+use kube::config::KubeconfigError;
 use kube::{Client, Config as ClientConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,6 +25,7 @@ use crate::cleanup::{CleanupContext, ControllerState, LocalHost};
 use crate::cluster::{ApiError, Cluster, retries};
 use crate::config::{self, Files, Loaded, Shown};
 use crate::controller::{self, Periods, Reloads, unix_time};
+use crate::errors::chain;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts::MountTable;
@@ -227,12 +230,22 @@ pub async fn cluster() -> Result<Cluster> {
 /// The client configuration in the environment.
 pub(super) async fn infer() -> Result<ClientConfig> {
     let config = ClientConfig::infer().await.map_err(|error| {
+        let cause = kubeconfig_error(&error);
         UsageError(format!(
-            "no API server is configured: {}; run in a pod with a service account, or set KUBECONFIG",
-            crate::errors::chain(&error)
+            "no API server is configured: {cause}. Run in a pod with a service account, or set KUBECONFIG"
         ))
     })?;
     Ok(config)
+}
+
+/// An error with all its causes. That of the parser of a kubeconfig is omitted: it quotes lines, which have tokens.
+pub(super) fn kubeconfig_error(error: &(dyn Error + 'static)) -> String {
+    match error.source().unwrap_or(error).downcast_ref() {
+        Some(KubeconfigError::Parse(_)) => {
+            "the kubeconfig is not valid; run kubectl config view".into()
+        }
+        _ => chain(error),
+    }
 }
 
 /// Listens on `--listen-address`. Without a host, on all addresses.
@@ -248,7 +261,7 @@ pub(super) async fn listen(address: &str) -> Result<TcpListener, UsageError> {
     };
     bound.map_err(|error| {
         UsageError(format!(
-            "cannot listen on {address}: {error}; choose another --listen-address"
+            "cannot listen on {address}: {error}; write --listen-address as [HOST]:PORT, such as :8080"
         ))
     })
 }
@@ -333,7 +346,23 @@ pub(super) fn stop_signal() -> io::Result<impl Future<Output = &'static str>> {
 
 #[cfg(test)]
 mod tests {
+    use kube::config::Kubeconfig;
+
     use super::*;
+
+    #[test]
+    fn error_of_a_kubeconfig_has_no_line_of_it() {
+        for text in [
+            "users:\n- name: a\n  user: {token: s3cret",
+            "users: s3cret",
+            "clusters: [s3cret]",
+        ] {
+            let parsed = Kubeconfig::from_yaml(text).unwrap_err();
+            let message = kubeconfig_error(&parsed);
+            assert!(message.contains("kubectl"), "{message}");
+            assert!(!message.contains("s3cret"), "{message}");
+        }
+    }
 
     #[tokio::test]
     async fn address_without_a_host_is_every_address() {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
-use super::cleaner::{self, Cleaner};
+use super::cleaner::Cleaner;
 use super::pattern::NamePattern;
 use super::{duration, text};
 use crate::types::{HostPath, MountPath, VolumeMode};
@@ -14,7 +14,7 @@ use crate::types::{HostPath, MountPath, VolumeMode};
 /// A StorageClass of the same name, and the directory where its volumes are found.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", expecting = "a map of the class's keys")]
+#[serde(rename_all = "camelCase")]
 pub struct Class {
     /// The StorageClass's name: the key in `storageClassMap`.
     #[serde(skip)]
@@ -28,7 +28,7 @@ pub struct Class {
     pub mount_dir: MountPath,
     /// `cleanMethod` or `blockCleanerCommand` (default `[/scripts/quick_reset.sh]`): how released
     /// devices are cleaned.
-    #[serde(flatten, deserialize_with = "cleaner::deserialize")]
+    #[serde(flatten, skip_deserializing)]
     pub cleaner: Cleaner,
     /// `cleanupTimeout` (default none): the time limit of one volume's cleaning, from the first change of its
     /// data. A cleaning that takes longer is stopped and fails. Never zero.

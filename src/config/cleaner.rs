@@ -10,14 +10,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub const DEFAULT_CLEANER: &str = "/scripts/quick_reset.sh";
 
 /// The cleaner of a class's block devices. Both keys together are refused: one would be ignored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cleaner {
     /// `cleanMethod`: one of our own cleaners.
     #[serde(rename = "cleanMethod")]
     Method(CleanMethod),
     /// `blockCleanerCommand` (default `[/scripts/quick_reset.sh]`): program and arguments that clean
     /// a released device, which is named by the variable `LOCAL_PV_BLKDEVICE`. Never empty.
-    #[serde(rename = "blockCleanerCommand")]
+    #[serde(rename = "blockCleanerCommand", deserialize_with = "command")]
     Command(Vec<String>),
 }
 
@@ -60,31 +60,13 @@ impl fmt::Display for Cleaner {
     }
 }
 
-/// Reads the two keys of a class. An error names the key, since its path has only the class.
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Cleaner, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Keys {
-        clean_method: Option<CleanMethod>,
-        block_cleaner_command: Option<Vec<String>>,
-    }
-    let in_keys = |error| D::Error::custom(format!("cleanMethod or blockCleanerCommand: {error}"));
-    let Keys {
-        clean_method,
-        block_cleaner_command,
-    } = Keys::deserialize(from).map_err(in_keys)?;
-    match (clean_method, block_cleaner_command) {
-        (None, None) => Ok(Cleaner::default()),
-        (Some(_), Some(_)) => Err(D::Error::custom(
-            "cleanMethod and blockCleanerCommand are both given; keep one of them",
-        )),
-        (Some(method), None) => Ok(Cleaner::Method(method)),
-        (None, Some(words)) => match words.first() {
-            Some(program) if !program.trim().is_empty() => Ok(Cleaner::Command(words)),
-            _ => Err(D::Error::custom(format!(
-                "blockCleanerCommand {words:?}: names no program; list the program and its \
-                 arguments, or leave the key out for the default"
-            ))),
-        },
-    }
+/// Reads a command, which names a program.
+fn command<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let words = Vec::<String>::deserialize(from)?;
+    let has_program = words
+        .first()
+        .is_some_and(|program| !program.trim().is_empty());
+    has_program
+        .then_some(words)
+        .ok_or_else(|| D::Error::custom("no program"))
 }

@@ -20,9 +20,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .parse_unsigned_duration(with_unit)
         .ok()
         .filter(|duration| duration.as_nanos() <= MAX_NANOS)
-        .ok_or_else(|| {
-            "not a duration; write numbers with their units, such as 10s or 1h30m".to_owned()
-        })
+        .ok_or_else(|| "not a duration; write positive numbers and units, such as 1h30m".to_owned())
 }
 
 /// Writes a duration so that [`parse`] and Go read it: `5m`, `1h30m`, `1.5s`, `0s`.
@@ -104,7 +102,7 @@ mod tests {
             "2562047h47m16.854775808s",
         ] {
             let fault = parse(text).unwrap_err();
-            assert!(fault.contains("such as 10s"), "{text:?}: {fault}");
+            assert!(fault.contains("such as 1h30m"), "{text:?}: {fault}");
         }
     }
 

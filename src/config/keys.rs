@@ -9,14 +9,8 @@ use super::rows;
 const MIN_SIMILARITY: f64 = 0.86;
 
 /// The keys of the terms of a selector, and of their requirements.
-const SELECTOR: [&str; 5] = [
-    "matchExpressions",
-    "matchFields",
-    "key",
-    "operator",
-    "values",
-];
-const TOLERATION: [&str; 5] = ["key", "operator", "value", "effect", "tolerationSeconds"];
+const SELECTOR: &str = "matchExpressions matchFields key operator values";
+const TOLERATION: &str = "key operator value effect tolerationSeconds";
 
 /// The known keys of a map.
 pub(super) struct Keys(Vec<String>);
@@ -35,12 +29,23 @@ impl Keys {
             "jobTolerations" => TOLERATION,
             _ => return None,
         };
-        Some(Self(keys.map(str::to_owned).to_vec()))
+        Some(Self(keys.split(' ').map(str::to_owned).collect()))
     }
 
     /// The canonical spelling of a key; case is not significant.
     pub(super) fn find(&self, name: &str) -> Option<&String> {
         self.0.iter().find(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Checks that each key has one spelling. Of several, all but one would be ignored.
+    pub(super) fn check_spellings(&self, entries: &Map<String, Value>) -> Result<(), String> {
+        for key in &self.0 {
+            let mut names = entries.keys().filter(|name| key.eq_ignore_ascii_case(name));
+            if let (Some(a), Some(b)) = (names.next(), names.next()) {
+                return Err(format!("{key} is set as {a} and as {b}; keep one of them"));
+            }
+        }
+        Ok(())
     }
 
     /// A warning about a key that is not known.
@@ -70,7 +75,7 @@ impl Keys {
                 None => warnings.push(self.unknown(place, &name)),
                 Some(_) if value.is_null() || value == "" => {}
                 Some(key) => {
-                    let value = match Self::below(key) {
+                    let value = match Self::below(key).filter(|_| value.is_array()) {
                         Some(keys) => keys.within(value, &format!("{place}{key}: "), warnings),
                         None => value,
                     };

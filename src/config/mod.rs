@@ -3,7 +3,7 @@
 //!
 //! [`load`] reads it into a [`Config`]. A class with a fault is omitted, and the others are used. [`Loaded`] has the
 //! first fault of each class and key, and all warnings. It is an error only if nothing can be read. Values that only
-//! the API server uses, such as labels and selectors, are validated by the API server.
+//! the API server uses, such as selectors, are validated by the API server.
 //!
 //! [`watch`] reads it again after each change.
 
@@ -12,6 +12,7 @@ mod cleaner;
 mod directory;
 pub mod duration;
 mod keys;
+mod labels;
 mod parse;
 pub mod pattern;
 mod rows;
@@ -19,6 +20,7 @@ mod shown;
 #[cfg(test)]
 mod tests;
 mod text;
+mod values;
 mod watch;
 mod yaml;
 
@@ -93,7 +95,7 @@ pub struct Config {
     #[serde(deserialize_with = "text::flag")]
     pub protect_released_data: bool,
     /// `maxConcurrentCleanups` (default 4, at most 65535): volumes cleaned at the same time.
-    #[serde(deserialize_with = "text::count")]
+    #[serde_as(as = "DisplayFromStr")]
     pub max_concurrent_cleanups: NonZero<u16>,
     /// `logLevel` (default none): the log's level; none is that of the command line.
     #[serde_as(as = "Option<DisplayFromStr>")]

@@ -5,19 +5,22 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use serde_path_to_error::Segment;
 
 use super::class::Class;
 use super::keys::Keys;
-use super::{CleanMethod, Cleaner, Config, Files, read_dir, yaml};
+use super::values::{read, unfit};
+use super::{Cleaner, Config, Files, labels, read_dir, yaml};
 use crate::names::LABEL_HOSTNAME;
 use crate::types::VolumeMode;
 
 const CLASSES: &str = "storageClassMap";
 const LABELS: &str = "labelsForPV";
 const TOLERATIONS: &str = "jobTolerations";
+/// The keys of which a class has at most one.
+const CLEANERS: [&str; 2] = ["cleanMethod", "blockCleanerCommand"];
+/// The scripts of the Go provisioner's image, which are built in.
+const SCRIPTS: &str = "quick_reset.sh dd_zero.sh shred.sh blkdiscard.sh fsclean.sh";
 /// Keys that are true when their value cannot be read, so that data is kept.
 const TRUE_IN_DOUBT: [&str; 2] = ["pauseCleaning", "protectReleasedData"];
 
@@ -64,7 +67,7 @@ pub fn load(dir: &Path) -> Result<Loaded, String> {
 /// Loads the configuration from the texts of the files, by file name.
 ///
 /// # Errors
-/// When a text is not YAML, or `useAlphaAPI` is true.
+/// When a text is not YAML, a key has two files, or `useAlphaAPI` is true.
 pub fn from_files(files: &Files) -> Result<Loaded, String> {
     let known = Keys::of(&Config::default(), &[CLASSES, "minResyncPeriod"]);
     let mut values = Map::new();
@@ -78,6 +81,7 @@ pub fn from_files(files: &Files) -> Result<Loaded, String> {
         };
         values.insert(name.clone(), value);
     }
+    known.check_spellings(&values)?;
     let mut warnings = Vec::new();
     let mut values = known.canonical(values, "", &mut warnings);
     if let Some(tolerations) = values.get_mut(TOLERATIONS) {
@@ -132,34 +136,19 @@ fn read_classes(
     faults: &mut Vec<Fault>,
 ) -> BTreeMap<String, Arc<Class>> {
     let value = value.unwrap_or_else(|| json!({}));
-    let values: Map<String, Value> = read(&value).unwrap_or_else(|error| {
-        faults.push(Fault {
-            class: None,
-            message: format!("{CLASSES} {error}"),
-        });
+    let values: Map<String, Value> = read(&value, CLASSES).unwrap_or_else(|message| {
+        let class = None;
+        faults.push(Fault { class, message });
         Map::new()
     });
     if values.is_empty() {
-        warnings.push(
-            "no class is configured, so no volume will be offered: add classes to storageClassMap"
-                .to_owned(),
-        );
+        let text = "no class is configured, so no volume is offered: add one to storageClassMap";
+        warnings.push(text.to_owned());
     }
-    let known = class_keys();
     let mut classes = BTreeMap::new();
-    for (name, mut value) in values {
-        if let Value::Object(keys) = value {
-            let place = format!("class {name:?}: ");
-            value = known.canonical(keys, &place, warnings).into();
-        }
-        match read::<Class>(&value) {
-            Ok(class) => {
-                let class = Class {
-                    name: name.clone(),
-                    ..class
-                };
-                classes.insert(name, Arc::new(class));
-            }
+    for (name, value) in values {
+        match read_class(&name, value, warnings) {
+            Ok(class) => drop(classes.insert(name, Arc::new(class))),
             Err(message) => faults.push(Fault {
                 class: Some(name),
                 message,
@@ -169,16 +158,50 @@ fn read_classes(
     classes
 }
 
+/// One class, or its first fault.
+fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Result<Class, String> {
+    let mut cleaner = Map::new();
+    if let Value::Object(keys) = value {
+        let known = class_keys();
+        known.check_spellings(&keys)?;
+        let mut keys = known.canonical(keys, &format!("class {name:?}: "), warnings);
+        cleaner.extend(CLEANERS.iter().filter_map(|key| keys.remove_entry(*key)));
+        for required in ["hostDir", "mountDir"] {
+            keys.entry(required).or_insert(Value::Null);
+        }
+        value = keys.into();
+    }
+    let class: Class = read(&value, "its value")?;
+    if !labels::is_subdomain(name) {
+        return Err(unfit("its name", &name.into()));
+    }
+    // Others below the kubelet's directory can have volumes.
+    let dir = format!("{}/", class.host_dir);
+    let kubelets = ["/kubelet/pods/", "/kubelet/plugins/"];
+    if dir == "//" || dir.ends_with("/lib/kubelet/") || kubelets.iter().any(|it| dir.contains(it)) {
+        return Err(unfit("hostDir", &json!(class.host_dir)));
+    }
+    Ok(Class {
+        name: name.to_owned(),
+        cleaner: match cleaner.len() {
+            0 => Cleaner::default(),
+            1 => read(&cleaner.into(), "its value")?,
+            _ => return Err("cleanMethod and blockCleanerCommand are set; keep one".into()),
+        },
+        ..class
+    })
+}
+
 pub(super) fn class_keys() -> Keys {
     // Cannot fail: these are the required keys.
-    let class = read::<Class>(&json!({ "hostDir": "/", "mountDir": "/" })).ok();
-    Keys::of(&class, &["cleanMethod"])
+    let class = read::<Class>(&json!({ "hostDir": "/", "mountDir": "/" }), "its value").ok();
+    Keys::of(&class, &CLEANERS)
 }
 
 /// The configuration without its classes. A key with a fault has its safe value.
 fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Config {
     for (key, value) in &mut values {
-        if let Err(message) = read::<Config>(&json!({ key: &value })) {
+        if let Err(message) = check_other(key, value) {
             faults.push(Fault {
                 class: None,
                 message,
@@ -192,27 +215,21 @@ fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Confi
     }
     values.retain(|_, value| !value.is_null());
     // Cannot fail: each key was read alone.
-    read(&values.into()).unwrap_or_default()
+    read(&values.into(), "").unwrap_or_default()
 }
 
-/// Deserializes a value. The error is `path value: cause`, without the parts that are absent.
-fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let mut path = error.path().iter();
-        let found = path.try_fold(value, |value, segment| match segment {
-            Segment::Seq { index } => value.get(index),
-            Segment::Map { key } => value.get(key),
-            Segment::Enum { .. } | Segment::Unknown => Some(value),
-        });
-        let (path, cause) = (error.path(), error.inner());
-        let text = match found {
-            // A map is too long to show.
-            Some(value) if !value.is_object() => format!("{path} {value}: {cause}"),
-            _ => format!("{path}: {cause}"),
-        };
-        // The path of the whole value is a dot.
-        text.trim_start_matches(['.', ':', ' ']).to_owned()
-    })
+/// Checks the value of one key outside of the classes.
+fn check_other(key: &str, value: &Value) -> Result<(), String> {
+    let config: Config = read(&json!({ key: value }), key)?;
+    let mut labels = config.labels_for_pv.iter();
+    if let Some((label, text)) = labels.find(|(label, text)| !labels::is_label(label, text)) {
+        return Err(unfit(&format!("{LABELS}.{label}"), &json!(text)));
+    }
+    let mut operators = config.job_tolerations.iter().flat_map(|it| &it.operator);
+    match operators.find(|it| !["", "Exists", "Equal", "Lt", "Gt"].contains(&it.as_str())) {
+        Some(it) => Err(unfit(&format!("{TOLERATIONS}[].operator"), &json!(it))),
+        None => Ok(()),
+    }
 }
 
 /// Warnings about the volumes of a class, or about two classes together.
@@ -226,6 +243,10 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
                 a.name
             ));
         }
+        let own = [fs_type_warning(a), missing_program(a)]
+            .into_iter()
+            .flatten();
+        warnings.extend(own.map(|text| format!("class {:?}: {text}", a.name)));
         for b in rest.clone() {
             let names = format!("classes {:?} and {:?}", a.name, b.name);
             if a.host_dir.is_within(&b.host_dir) || b.host_dir.is_within(&a.host_dir) {
@@ -245,11 +266,28 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
     warnings
 }
 
+/// A warning about a filesystem that no kubelet creates, or that nodes may lack.
+fn fs_type_warning(class: &Class) -> Option<String> {
+    let fs_type = class.fs_type.as_deref()?;
+    let effect = match fs_type {
+        _ if class.volume_mode == VolumeMode::Block => "has no effect on raw devices; remove it",
+        "ext2" | "ext3" | "ext4" | "xfs" | "btrfs" => return None,
+        _ => "requires its mkfs on the node; install it, or write ext4 or xfs",
+    };
+    Some(format!("fsType {fs_type:?} {effect}"))
+}
+
+/// A warning about a cleaner that is neither built in nor a file here.
+fn missing_program(class: &Class) -> Option<String> {
+    let text = class.cleaner.to_string();
+    let program = text.split(' ').next().filter(|it| it.starts_with('/'))?;
+    let script = program.strip_prefix("/scripts/").unwrap_or_default();
+    let is_here = SCRIPTS.split(' ').any(|it| it == script) || Path::new(program).exists();
+    (!is_here).then(|| format!("blockCleanerCommand needs {program}, which is not here; add it to the image, or write cleanMethod: auto"))
+}
+
 fn is_quick_reset(cleaner: &Cleaner) -> bool {
-    match cleaner {
-        Cleaner::Method(method) => *method == CleanMethod::Quick,
-        Cleaner::Command(words) => words
-            .first()
-            .is_some_and(|program| Path::new(program).ends_with("quick_reset.sh")),
-    }
+    let text = cleaner.to_string();
+    let program = text.split(' ').next().unwrap_or_default();
+    program == "quick" || Path::new(program).ends_with("quick_reset.sh")
 }

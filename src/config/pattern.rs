@@ -27,25 +27,20 @@ impl PartialEq for NamePattern {
 }
 
 impl FromStr for NamePattern {
-    type Err = String;
+    type Err = &'static str;
 
     /// Parses the value of `namePattern`. Blanks around a comma are not part of a glob.
     ///
     /// # Errors
-    /// The first faulty glob, and what to write instead.
-    fn from_str(text: &str) -> Result<Self, String> {
+    /// For a faulty glob, and if there is none.
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let globs = text.split(',').map(str::trim).filter(|it| !it.is_empty());
-        let faulty = |glob| {
-            format!(
-                "faulty glob \"{glob}\": a set is empty, reversed or lacks its \"]\", or it ends in a single backslash"
-            )
-        };
-        let globs = globs.map(|glob| compile(glob).ok_or_else(|| faulty(glob)));
-        let globs: Vec<_> = globs.collect::<Result<_, _>>()?;
+        let globs: Vec<_> = globs
+            .map(compile)
+            .collect::<Option<_>>()
+            .ok_or("a faulty glob")?;
         if globs.is_empty() {
-            let text =
-                "no glob in it; write shell globs separated by commas, such as nvme*,sd[b-z]";
-            return Err(text.into());
+            return Err("no glob");
         }
         let text = text.to_owned();
         Ok(Self { text, globs })
@@ -223,18 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_pattern_error_names_the_glob_and_the_cause() {
-        for (pattern, fault) in [
-            ("", "no glob"),
-            (" , ", "no glob"),
-            ("sd*,[a", "\"[a\": a set"),
-            ("[]", "\"[]\": a set"),
-            ("[z-a]", "\"[z-a]\": a set"),
-            ("a\\", "ends in a single backslash"),
-            ("[a,b]", "\"[a\": a set"),
-        ] {
-            let error = pattern.parse::<NamePattern>().unwrap_err();
-            assert!(error.contains(fault), "{pattern:?}: {error}");
+    fn bad_patterns_are_refused() {
+        for pattern in ["", " , ", "sd*,[a", "[]", "[z-a]", "a\\", "[a,b]"] {
+            assert!(pattern.parse::<NamePattern>().is_err(), "{pattern:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod class;
 mod loading;
+mod messages;
 
 use super::*;
 use crate::types::VolumeMode;
@@ -94,57 +95,19 @@ fn a_bad_value_outside_of_the_classes_gets_its_safe_value() {
         (
             "jobTolerations",
             "[{operator: Exists}, {tolerationSeconds: x}]",
-            "jobTolerations[1].tolerationSeconds \"x\": invalid type: string \"x\", expected i64",
         ),
-        (
-            "labelsForPV",
-            "{good: a, bad: [b]}",
-            "labelsForPV.bad [\"b\"]: invalid type: sequence, expected a string",
-        ),
-        (
-            "logLevel",
-            "loud",
-            "logLevel \"loud\": error parsing level filter: expected one of",
-        ),
-        (
-            "maxConcurrentCleanups",
-            "0",
-            "maxConcurrentCleanups \"0\": not a whole number from 1 to 65535",
-        ),
-        (
-            "nodeLabelsForPV",
-            "[rack, {}]",
-            "nodeLabelsForPV[1]: invalid type: map, expected a string",
-        ),
-        (
-            "pauseCleaning",
-            "perhaps",
-            "pauseCleaning \"perhaps\": not a boolean; write true or false",
-        ),
-        (
-            "protectReleasedData",
-            "2",
-            "protectReleasedData \"2\": not a boolean; write true or false",
-        ),
-        (
-            "provisionerNotReadyNodeTaintKey",
-            "[a]",
-            "provisionerNotReadyNodeTaintKey [\"a\"]: invalid type: sequence",
-        ),
-        (
-            "useJobForCleaning",
-            "[]",
-            "useJobForCleaning []: invalid type: sequence",
-        ),
-        (
-            "useAlphaAPI",
-            "perhaps",
-            "useAlphaAPI \"perhaps\": not a boolean; write true or false",
-        ),
+        ("labelsForPV", "{good: a, bad: [b]}"),
+        ("logLevel", "loud"),
+        ("maxConcurrentCleanups", "0"),
+        ("nodeLabelsForPV", "[rack, {}]"),
+        ("pauseCleaning", "perhaps"),
+        ("protectReleasedData", "2"),
+        ("provisionerNotReadyNodeTaintKey", "[a]"),
+        ("useJobForCleaning", "[]"),
+        ("useAlphaAPI", "perhaps"),
     ];
     let classes = ("storageClassMap", "c: {hostDir: /h, mountDir: /m}");
-    let entries: Vec<_> = faulty.iter().map(|(key, text, _)| (*key, *text)).collect();
-    let loaded = loaded(&[&entries[..], &[classes]].concat());
+    let loaded = loaded(&[&faulty[..], &[classes]].concat());
     let config = Config {
         classes: loaded.config.classes.clone(),
         pause_cleaning: true,
@@ -159,25 +122,6 @@ fn a_bad_value_outside_of_the_classes_gets_its_safe_value() {
     );
     assert!(loaded.faults.iter().all(|fault| fault.class.is_none()));
     assert_eq!(loaded.faults.len(), faulty.len());
-    for (key, _, expected) in faulty {
-        let of_key = |fault: &&Fault| fault.message.starts_with(key);
-        let fault = loaded.faults.iter().find(of_key).unwrap();
-        assert!(fault.message.contains(expected), "{fault}");
-    }
-    for key in [
-        "storageClassMap",
-        "labelsForPV",
-        "nodeLabelsForPV",
-        "jobTolerations",
-    ] {
-        let of_key = from_files(&files(&[(key, "5")])).unwrap().faults;
-        assert_eq!(of_key.len(), 1, "{key}");
-        let start = format!("{key} \"5\": invalid type");
-        assert!(
-            of_key[0].class.is_none() && of_key[0].message.starts_with(&start),
-            "{of_key:?}"
-        );
-    }
 }
 
 #[test]

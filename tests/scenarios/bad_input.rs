@@ -149,7 +149,7 @@ fn a_faulty_class_is_disabled_with_its_fault_named_and_the_others_run() {
     );
     let (code, checked) = check_config(&stage);
     assert_eq!(code, 2);
-    for value in ["volumeMode", "Blok", "`Block`"] {
+    for value in ["volumeMode", "Blok", "write Filesystem or Block"] {
         for (place, text) in [
             ("the log", &provisioner.log()),
             ("the event", &event),

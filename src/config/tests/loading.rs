@@ -13,6 +13,10 @@ use crate::types::VolumeMode;
 fn what_is_no_configuration_is_an_error() {
     let error = |entries: &[(&str, &str)]| from_files(&files(entries)).unwrap_err();
     assert!(error(&[("useAlphaAPI", "yes")]).starts_with("useAlphaAPI is true"));
+    assert_eq!(
+        error(&[("pauseCleaning", "yes"), ("pausecleaning", "no")]),
+        "pauseCleaning is set as pauseCleaning and as pausecleaning; keep one of them"
+    );
     for (text, line) in [
         ("a:\n  b: [\n", 2),
         ("c: {hostDir: /a}\nd: {}\nc: {hostDir: /b}\n", 3),
@@ -64,7 +68,6 @@ fn a_mounted_config_map_is_read_through_its_links() {
         ("storageClassMap", b"c: {hostDir: /h, mountDir: /m}"),
         ("useNodeNameOnly", b"\"yes\"\n"),
     ]);
-    fs::create_dir(dir.path().join("labelsForPV")).unwrap();
     nix::unistd::mkfifo(
         &dir.path().join("jobTolerations"),
         nix::sys::stat::Mode::S_IRWXU,
@@ -73,7 +76,28 @@ fn a_mounted_config_map_is_read_through_its_links() {
     let loaded = load(dir.path()).unwrap();
     assert!(loaded.config.use_node_name_only);
     assert_eq!(loaded.config.classes.len(), 1);
-    assert_eq!((loaded.faults, loaded.warnings), (vec![], vec![]));
+    let faults: Vec<_> = loaded.faults.iter().map(ToString::to_string).collect();
+    let expected = "jobTolerations is \"not a file\"; write tolerations as in a Pod, such as [{key: dedicated, operator: Exists}]";
+    assert_eq!(
+        (faults, loaded.warnings),
+        (vec![expected.to_owned()], vec![])
+    );
+}
+
+#[test]
+fn key_that_is_a_directory_is_a_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["storageClassMap", "lost+found"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let loaded = load(dir.path()).unwrap();
+    let fault = "storageClassMap is \"not a file\"; write a map of classes, such as ";
+    assert!(loaded.faults[0].message.starts_with(fault), "{loaded:?}");
+    assert!(
+        loaded
+            .warnings
+            .contains(&"key \"lost+found\" is unknown and ignored".to_owned())
+    );
 }
 
 #[test]
@@ -94,7 +118,8 @@ fn an_empty_directory_is_a_warning_and_a_missing_one_an_error() {
 fn a_file_that_cannot_be_read_is_named() {
     let dir = config_map(&[("labelsForPV", b"a: \xff")]);
     let error = load(dir.path()).unwrap_err();
-    assert!(error.contains("/labelsForPV cannot be read"), "{error}");
+    let words = "/labelsForPV cannot be read (stream did not contain valid UTF-8): mount the provisioner's ConfigMap there, as texts in UTF-8";
+    assert!(error.contains(words), "{error}");
 
     let dir = tempfile::tempdir().unwrap();
     symlink("..data/pauseCleaning", dir.path().join("pauseCleaning")).unwrap();
