@@ -101,8 +101,9 @@ pub async fn release(context: &CleanupContext, wiped: &Wiped) {
     let durations = &context.metrics.delete_duration;
     let duration = durations.with_label_values(&[mode, by, &size, cleaner]);
     duration.observe(wiped.pace.elapsed.as_secs_f64());
-    let text = format!("{path} is clean: {}", wiped.pace.summary());
-    tracing::info!(pv, %path, "the PV is released, and {text}");
+    let summary = wiped.pace.summary();
+    tracing::info!(pv, %path, "clean, and its PV is released: {summary}");
+    let text = format!("{path} is clean: {summary}");
     let (about, reason) = (wiped.order.about(), reasons::VOLUME_CLEANED);
     context.reporter.normal(&about, reason, "Clean", &text);
     context.table.mark_released(&tenancy);
