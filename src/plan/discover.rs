@@ -183,7 +183,10 @@ impl<'a> Planner<'a> {
                 let volume = FoundVolume::new(class, entry, candidate);
                 self.unclaimed(volume)
                     .and_then(|()| self.is_mark_settled(volume))
-                    .and_then(|is_settled| Ok((volume, storage_class.clone()?, is_settled)))
+                    .and_then(|is_settled| {
+                        Self::is_empty_enough(volume)?;
+                        Ok((volume, storage_class.clone()?, is_settled))
+                    })
             }
         };
         match offered {

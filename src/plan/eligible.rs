@@ -73,14 +73,20 @@ impl Planner<'_> {
             );
             return skip(SkipReason::DuplicateDevice, detail);
         }
+        Ok(())
+    }
+
+    /// Whether the policy of its class admits the contents of a volume. The mark comes first: it knows of a tenant.
+    pub(super) fn is_empty_enough(volume: FoundVolume<'_>) -> Result<(), Skip> {
+        let (class, path) = (volume.class, volume.path());
         if class.discovery_policy == DiscoveryPolicy::EmptyOnly
-            && let Contents::Holds(what) = &candidate.contents
+            && let Contents::Holds(what) = &volume.candidate.contents
         {
-            let mount_path = volume.mount_path();
+            let (name, mount_path) = (&class.name, volume.mount_path());
             let detail = format!(
                 "{path} is not empty: it holds {what}; class {name:?} offers empty volumes only (discoveryPolicy: EmptyOnly); if its data is no longer needed: local-volume-provisioner clean {mount_path}"
             );
-            return skip(SkipReason::NotEmpty, detail);
+            return Err(Skip::new(SkipReason::NotEmpty, detail));
         }
         Ok(())
     }

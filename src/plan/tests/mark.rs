@@ -1,6 +1,7 @@
 //! Volumes without a PV: the first table of docs/marks.md.
 
 use super::kit::*;
+use crate::config::{Class, DiscoveryPolicy};
 use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
 use crate::inventory::{Candidate, Contents};
 use crate::plan::Action;
@@ -100,6 +101,12 @@ fn volume_without_a_pv_is_offered_by_its_mark() {
         for volume in [fs(1), disk(1)] {
             let volume = marked(&volume, on_disk.clone());
             searched(&volume).expect(what, expected);
+        }
+        // Its class may offer empty volumes only: a tenant's data is the graver reason.
+        if expected == DIRTY {
+            let world = searched(&marked(&fs(1), on_disk.clone()));
+            let choosy = |class: &mut Class| class.discovery_policy = DiscoveryPolicy::EmptyOnly;
+            world.change_class("fast", choosy).expect(what, DIRTY);
         }
         // An empty filesystem holds no data of a tenant.
         let volume = empty(marked(&fs(1), on_disk.clone()));
