@@ -9,6 +9,7 @@ use crate::cluster::ApiError;
 use crate::host::mark::MarkState;
 use crate::names::ANNOTATION_OFFER;
 use crate::plan::{MarkWrite, Patch, PvSearch};
+use crate::view::{PvRef, PvView};
 
 /// The time limit for a write of a mark.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,6 +43,9 @@ impl Actor {
         let Some(write) = patch.mark.take() else {
             return Ok(());
         };
+        if write.candidate.mark.on_disk.is_free() {
+            self.ensure_current(&patch.pv).await?;
+        }
         let Err(why) = self.write_mark(&write, facts).await else {
             return Ok(());
         };
@@ -53,6 +57,17 @@ impl Actor {
         }
         tracing::warn!(pv = patch.pv.name, "{why}; it is tried again");
         Ok(())
+    }
+
+    /// Fails if the watch has not shown the latest state of a PV. A lagging API server may show a PV whose volume was wiped
+    /// since, and only a restored one may contradict a mark `free`.
+    async fn ensure_current(&self, known: &PvRef) -> Result<(), ApiError> {
+        let found = self.context.cluster.pv(&known.name).await?;
+        let is_same = |pv: PvView| pv.reference() == *known;
+        if found.is_some_and(is_same) {
+            return Ok(());
+        }
+        Err(ApiError::Conflict)
     }
 
     /// Writes a mark without a change of a PV.

@@ -32,8 +32,8 @@ pub struct PvCache {
     /// The hostname label that the watch selects.
     pub hostname: String,
     watched: watch::Receiver<Option<BTreeMap<String, PvView>>>,
-    /// The offers of the PVs that were deleted unused.
-    ended: Arc<Mutex<BTreeSet<String>>>,
+    /// See [`Self::ended`].
+    ended: Arc<Mutex<BTreeSet<(String, String)>>>,
     /// The expected PV versions, which writers record.
     pub expectations: Expectations,
     _tasks: JoinSet<()>,
@@ -60,7 +60,7 @@ impl PvCache {
             state: Arc::default(),
         };
         let (expected, woken) = (expectations.clone(), Arc::clone(wake));
-        let ended = Arc::<Mutex<BTreeSet<String>>>::default();
+        let ended = Arc::<Mutex<BTreeSet<_>>>::default();
         let deleted = Arc::clone(&ended);
         let changed = move |gone: Vec<PvView>| {
             for pv in gone {
@@ -68,7 +68,7 @@ impl PvCache {
                     let mut ended = deleted.lock();
                     let offer = pv.offer.clone().filter(|_| pv.had_no_tenant());
                     if ended.len() < MAX_ENDED {
-                        ended.extend(offer);
+                        ended.extend(offer.map(|offer| (offer, pv.uid.clone())));
                     }
                     expected.forget(&pv.uid);
                 } else {
@@ -97,9 +97,9 @@ impl PvCache {
         }
     }
 
-    /// The offers of the PVs that were deleted unused, as the watch has shown. Only that is proof: a PV that is missing
-    /// from a list may have been used.
-    pub fn ended(&self) -> BTreeSet<String> {
+    /// The offers of the PVs that were deleted unused, with their UIDs, as the watch has shown. Only that is proof: a PV
+    /// that is missing from a list may have been used, and one from a backup has the offer of one that was.
+    pub fn ended(&self) -> BTreeSet<(String, String)> {
         self.ended.lock().clone()
     }
 
@@ -142,8 +142,10 @@ impl PvCache {
         let mut views = self.watched.borrow().clone().filter(|_| is_listed)?;
         self.expectations.apply_to(&mut views);
         // A PV that is seen again was not deleted.
-        for offer in views.values().filter_map(|pv| pv.offer.as_ref()) {
-            self.ended.lock().remove(offer);
+        for pv in views.values() {
+            if let Some(offer) = pv.offer.clone() {
+                self.ended.lock().remove(&(offer, pv.uid.clone()));
+            }
         }
         Some(views.into_values().collect())
     }

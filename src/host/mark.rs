@@ -166,6 +166,11 @@ impl MarkOnDisk {
         matches!(self, Self::Valid(mark) if mark.pv_uid == pv_uid && states.contains(&mark.state))
     }
 
+    /// Whether the volume was wiped, or its PV deleted unused.
+    pub fn is_free(&self) -> bool {
+        matches!(self, Self::Valid(mark) if mark.state == MarkState::Free)
+    }
+
     /// Whether the volume may have a PV or the data of a tenant.
     pub fn has_past(&self) -> bool {
         match self {

@@ -105,6 +105,10 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
             mark.cluster == cluster && pv.offer.as_ref() == Some(&mark.token)
         }
         MarkOnDisk::Valid(mark) if mark.cluster == cluster && is_moved(pv, mark) => true,
+        // The PV was restored after its volume was wiped: whatever is written since is of its own tenant.
+        MarkOnDisk::Valid(mark) if mark.cluster == cluster && mark.state == MarkState::Free => {
+            is_its_disk || pv.offer.is_none()
+        }
         // The state directory was lost, but the identity proves the disk. Or a filesystem in memory lost its contents
         // with its mark.
         MarkOnDisk::Absent if pv.offer.is_some() => match candidate.mark.place {
@@ -193,7 +197,7 @@ pub(super) fn unowned(
     candidate: &Candidate,
     consents: &BTreeSet<String>,
     started: Timestamp,
-    ended: &BTreeSet<String>,
+    ended: &BTreeSet<(String, String)>,
     is_its_disk: bool,
 ) -> Unowned {
     let found = &candidate.mark.on_disk;
@@ -212,9 +216,15 @@ pub(super) fn unowned(
     // Of this process, whose request failed. No PV was found since.
     let is_own = age <= SignedDuration::ZERO;
     let is_recent_device = age < CREATION_LIMIT && candidate.kind == VolumeMode::Block;
+    // A mark `pending` does not name its PV yet.
+    let has_ended = || {
+        let of_offer = (mark.token.clone(), String::new())..;
+        let mut of_offer = ended.range(of_offer).take_while(|it| it.0 == mark.token);
+        of_offer.any(|(_, uid)| mark.pv_uid.is_empty() || *uid == mark.pv_uid)
+    };
     match mark.state {
         _ if mark.cluster != cluster || !is_its_disk => Unowned::Dirty,
-        MarkState::Pending | MarkState::Offered if ended.contains(&mark.token) => Unowned::Ended,
+        MarkState::Pending | MarkState::Offered if has_ended() => Unowned::Ended,
         MarkState::Pending | MarkState::Offered if mark.read_only && candidate.read_only => {
             Unowned::Clean
         }

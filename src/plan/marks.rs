@@ -8,7 +8,7 @@ use crate::inventory::{Candidate, Contents, Skip};
 use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision,
 };
-use crate::types::SkipReason;
+use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
 
 use super::consent::{consent, consents_to};
@@ -201,7 +201,17 @@ impl<'a> Planner<'a> {
             self.search_pv(volume, found.digest());
             return Ok(false);
         }
-        match self.unowned(candidate, cluster) {
+        let unowned = self.unowned(candidate, cluster);
+        if matches!(unowned, Unowned::Wipe | Unowned::Dirty)
+            && let Some(pv) = self.by_uid.get(uid_of_mark(candidate))
+        {
+            let (pv, other) = (&pv.name, pv.path().map_or("", HostPath::as_str));
+            let detail = format!(
+                "{path} is by its mark the volume of PV {pv}, which names {other}; mount it there again, or delete that PV"
+            );
+            return Err(Skip::new(SkipReason::IdentityOnOtherPV, detail));
+        }
+        match unowned {
             Unowned::Clean => Ok(true),
             Unowned::Ended => {
                 if let MarkOnDisk::Valid(mark) = found {
@@ -251,7 +261,7 @@ impl<'a> Planner<'a> {
         let found = &candidate.mark.on_disk;
         let cluster = self.settings.judges(candidate);
         let cluster = cluster.filter(|_| found.has_past())?;
-        let pv_uid = match pv_uid_of(found) {
+        let pv_uid = match uid_of_mark(candidate) {
             "" => candidate.identity.hash(),
             uid => uid.to_owned(),
         };
@@ -316,6 +326,11 @@ fn is_unread(candidate: &Candidate) -> bool {
     candidate.contents == Contents::NotLookedAt && candidate.in_use.is_none()
 }
 
-fn pv_uid_of(mark: &MarkOnDisk) -> &str {
-    mark.valid().map_or("", |mark| &mark.pv_uid)
+/// The UID of the PV that a mark names, or "". A mark that was copied with the files of another disk names that disk's PV,
+/// not this volume's.
+fn uid_of_mark(candidate: &Candidate) -> &str {
+    let identity = &candidate.identity;
+    let of_this_disk = |mark: &&Mark| identity.weak || mark.identity_hash == identity.hash();
+    let mark = candidate.mark.on_disk.valid().filter(of_this_disk);
+    mark.map_or("", |mark| &mark.pv_uid)
 }

@@ -187,8 +187,8 @@ pub struct Snapshot {
     pub refusals: BTreeMap<HostPath, Refusal>,
     /// The marks whose PVs were searched by name, so that the cache has those that exist.
     pub searched: BTreeSet<String>,
-    /// The offers of PVs that were deleted unused since this process started.
-    pub ended: BTreeSet<String>,
+    /// The offers of PVs that were deleted unused since this process started, with the UIDs of the PVs.
+    pub ended: BTreeSet<(String, String)>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
     /// The wall clock, to compare with timestamps of the API.

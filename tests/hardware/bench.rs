@@ -17,6 +17,8 @@ use crate::vm::Vm;
 /// What would take a moment elsewhere takes its time in an emulated machine, and failed cleanups
 /// are tried again after 10 and 20 s.
 const TIMEOUT: Duration = Duration::from_mins(4);
+/// Between two passes and scans, of which each keeps an emulated machine with 48 disks busy for a moment.
+const PERIOD: &str = "5s";
 const BINARY: &str = env!("CARGO_BIN_EXE_local-volume-provisioner");
 
 /// Where the disk with the state directory is plugged in.
@@ -102,15 +104,12 @@ impl Bench {
     pub fn start_provisioner(&self) {
         let (stage, number) = (&self.stage, self.starts.get());
         let share = stage.sandbox.path().display();
-        let (marks, period) = if self.has_marks {
-            (format!("{share}/state"), "5s")
-        } else {
-            (String::new(), "1s")
-        };
+        let marks = self.has_marks.then(|| format!("{share}/state"));
+        let marks = marks.unwrap_or_default();
         self.run(&format!(
             "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig STATE_DIRECTORY={marks} local-volume-provisioner \
              --config {share}/config --kubelet-dir {share}/kubelet --listen-address 127.0.0.1:8080 \
-             --discovery-period {period} --v=4 >{share}/provisioner-{number}.log 2>&1 &",
+             --discovery-period {PERIOD} --v=4 >{share}/provisioner-{number}.log 2>&1 &",
             stage.node(),
             stage.namespace(),
         ));

@@ -23,12 +23,16 @@ use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
 use local_volume_provisioner::wipe::progress::Progress;
 
-use crate::world::{State, Wipe, World, candidate, pause};
+use crate::checks::Wipe;
+use crate::world::{CLASSES, Lock as DiskLock, State, World, pause};
 
-/// The machine, for one process.
+/// A machine, for one process.
 #[derive(Clone, Debug)]
 pub struct SimHost {
     pub world: Arc<World>,
+    pub node: usize,
+    /// The number of the process.
+    pub process: u64,
     pub is_alive: Arc<AtomicBool>,
 }
 
@@ -40,28 +44,43 @@ impl SimHost {
         }
     }
 
-    /// Waits until the disk at a path answers.
-    async fn find(&self, path: &MountPath) -> usize {
-        let path = path.to_string();
-        let at = self.world.find(&path);
-        self.world.answers(at).await;
+    /// After a durable effect, which may be the last one of the process.
+    async fn effect(&self) {
+        if self.world.count_effect() {
+            self.is_alive.store(false, Ordering::Relaxed);
+        }
         self.goes_on().await;
-        at
+    }
+
+    /// The disk at a path, once it answers.
+    async fn find(&self, path: &MountPath) -> Result<usize, Obstacle> {
+        let disk = {
+            let state = self.world.lock();
+            let slot = state.slot(self.node, &path.to_string());
+            let slot = slot.expect("only entries are looked at");
+            state.slots[slot].disk
+        };
+        if let Some(disk) = disk {
+            self.world.answers(disk).await;
+        }
+        self.goes_on().await;
+        disk.ok_or_else(|| Obstacle::Unknown("nothing is mounted there".into()))
     }
 
     fn inspect_disk(&self, at: usize) -> Result<Candidate, Obstacle> {
         let state = self.world.lock();
-        let disk = &state.disks[at];
-        if !disk.is_present {
+        if state.slot_of(self.node, at).is_none() {
             return Err(Obstacle::Unknown("nothing is mounted there".into()));
         }
-        if self.world.shows_mounts && !disk.mounted_for.is_empty() {
+        let disk = &state.disks[at];
+        let here = |(node, _): &(usize, String)| *node == self.node;
+        if self.world.shows_mounts && disk.mounted_for.iter().any(here) {
             return Err(in_use("a pod"));
         }
         if disk.lock.is_some() {
             return Err(in_use("it is locked"));
         }
-        Ok(candidate(at, disk, false))
+        Ok(state.candidate(self.node, at, false))
     }
 }
 
@@ -91,20 +110,22 @@ struct SimScanner {
 }
 
 impl SimScanner {
-    fn probe(&self, at: usize, taken: &Taken) -> Option<(String, Finding)> {
+    fn probe(&self, slot: usize, taken: &Taken) -> Option<(String, Finding)> {
         let state = self.host.world.lock();
-        let disk = state.disks.get(at)?;
-        if disk.class != self.class.name {
+        let slot = state.slots.get(slot)?;
+        if slot.node != self.host.node || CLASSES[slot.class] != self.class.name {
             return None;
         }
-        let path = HostPath::from_api(&disk.path).unwrap();
-        let is_marked = disk.mark != MarkOnDisk::Absent;
-        let reads = (self.class.discovery_policy == DiscoveryPolicy::EmptyOnly || is_marked)
-            && taken.as_ref().is_some_and(|taken| !taken.contains(&path));
-        let finding = if disk.hangs {
-            Finding::Skipped(Skip::new(SkipReason::TimedOut, "no answer"))
-        } else if disk.is_present {
-            Finding::Volume(Box::new(candidate(at, disk, reads)))
+        let path = HostPath::from_api(&slot.path).unwrap();
+        let finding = if let Some(at) = slot.disk {
+            let is_marked = state.mark(slot.node, at) != MarkOnDisk::Absent;
+            let reads = (self.class.discovery_policy == DiscoveryPolicy::EmptyOnly || is_marked)
+                && taken.as_ref().is_some_and(|taken| !taken.contains(&path));
+            if state.disks[at].hangs {
+                Finding::Skipped(Skip::new(SkipReason::TimedOut, "no answer"))
+            } else {
+                Finding::Volume(Box::new(state.candidate(slot.node, at, reads)))
+            }
         } else {
             Finding::Skipped(Skip::new(SkipReason::NotMounted, "not mounted").gone())
         };
@@ -120,10 +141,10 @@ impl Scanner for SimScanner {
             self.host.goes_on().await;
             let (count, version) = {
                 let state = self.host.world.lock();
-                (state.disks.len(), state.version)
+                (state.slots.len(), state.version)
             };
             self.seen = version;
-            let entries = (0..count).filter_map(|at| self.probe(at, taken));
+            let entries = (0..count).filter_map(|slot| self.probe(slot, taken));
             Observation {
                 entries: Arc::new(entries.collect()),
                 pod_mounts: std::collections::BTreeMap::default(),
@@ -144,7 +165,7 @@ impl Scanner for SimScanner {
 impl Host for SimHost {
     fn inspect<'a>(&'a self, draft: &'a PvDraft, _: &'a PassFacts) -> Look<'a, Candidate> {
         let look = async {
-            let at = self.find(&draft.mount_path).await;
+            let at = self.find(&draft.mount_path).await?;
             self.inspect_disk(at)
         };
         look.boxed()
@@ -152,10 +173,11 @@ impl Host for SimHost {
 
     fn open<'a>(&'a self, order: &'a CleanOrder, _: &'a PassFacts) -> Look<'a, BoxedVolume> {
         let open = async {
-            let at = self.find(&order.mount_path).await;
+            let at = self.find(&order.mount_path).await?;
             let candidate = self.inspect_disk(at)?;
-            let held = self.world.take_lock(at, false);
+            let held = self.world.take_lock(at, Some(self.process));
             let held = held.ok_or_else(|| in_use("it is locked"))?;
+            let plugged = self.world.lock().disks[at].plugged;
             let lock = SimLock {
                 world: Arc::clone(&self.world),
                 at,
@@ -165,6 +187,7 @@ impl Host for SimHost {
             Ok(Box::new(SimVolume {
                 host,
                 candidate,
+                plugged,
                 lock,
             }) as BoxedVolume)
         };
@@ -173,16 +196,22 @@ impl Host for SimHost {
 
     fn mark<'a>(&'a self, write: &'a MarkWrite, _: &'a PassFacts) -> Look<'a, ()> {
         let work = async {
-            let at = self.find(&write.mount_path).await;
+            let at = self.find(&write.mount_path).await?;
             pause(20).await;
             self.goes_on().await;
-            let mut state = self.world.lock();
-            let disk = &mut state.disks[at];
-            let is_same = candidate(at, disk, false).identity == write.candidate.identity;
-            if !disk.is_present || !is_same || disk.mark != write.candidate.mark.on_disk {
-                return Err(Obstacle::Unknown("it has changed since the scan".into()));
+            {
+                let mut state = self.world.lock();
+                let is_there = state.slot_of(self.node, at).is_some();
+                let found = state.candidate(self.node, at, false);
+                let is_same = found.identity == write.candidate.identity
+                    && found.mark.on_disk == write.candidate.mark.on_disk;
+                if !is_there || !is_same {
+                    return Err(Obstacle::Unknown("it has changed since the scan".into()));
+                }
+                let mark = MarkOnDisk::Valid(write.mark.clone());
+                state.set_mark(self.node, at, mark);
             }
-            disk.mark = MarkOnDisk::Valid(write.mark.clone());
+            self.effect().await;
             Ok(())
         };
         work.boxed()
@@ -197,10 +226,11 @@ impl Host for SimHost {
             pause(20).await;
             self.goes_on().await;
             let state = self.world.lock();
+            let here = (self.node, pv.name.clone());
             let used = state
                 .disks
                 .iter()
-                .any(|disk| disk.mounted_for.contains(&pv.name));
+                .any(|disk| disk.mounted_for.contains(&here));
             Ok(KubeletUses {
                 sees_pods: true,
                 would_be_seen: true,
@@ -215,7 +245,7 @@ impl Host for SimHost {
 struct SimLock {
     world: Arc<World>,
     at: usize,
-    held: u64,
+    held: DiskLock,
 }
 
 impl Drop for SimLock {
@@ -228,22 +258,38 @@ impl Drop for SimLock {
 struct SimVolume {
     host: SimHost,
     candidate: Candidate,
+    /// What was opened is gone when the disk was pulled since.
+    plugged: u32,
     lock: SimLock,
 }
 
 impl SimVolume {
-    async fn write(&self, mark: Option<Mark>) {
+    fn is_there(&self) -> bool {
+        self.host.world.lock().disks[self.lock.at].plugged == self.plugged
+    }
+
+    async fn write(&self, mark: Option<Mark>) -> Result<(), Failure> {
         pause(20).await;
         self.host.goes_on().await;
-        if let Some(mark) = mark {
-            self.host.world.lock().disks[self.lock.at].mark = MarkOnDisk::Valid(mark);
+        if !self.is_there() {
+            return Err(failed("the disk is gone"));
         }
+        if let Some(mark) = mark {
+            let (node, at, mark) = (self.host.node, self.lock.at, MarkOnDisk::Valid(mark));
+            self.host.world.lock().set_mark(node, at, mark);
+            self.host.effect().await;
+        }
+        Ok(())
     }
 
     /// Records that the disk is clean.
-    async fn free(&self, mark: Option<Mark>) {
+    async fn free(self, mark: Option<Mark>) -> Result<CleanVolume, Failure> {
         let state = MarkState::Free;
-        self.write(mark.map(|mark| Mark { state, ..mark })).await;
+        self.write(mark.map(|mark| Mark { state, ..mark })).await?;
+        Ok(CleanVolume {
+            data_left: false,
+            lock: Box::new(self.lock),
+        })
     }
 
     async fn wipe_it(
@@ -253,7 +299,6 @@ impl SimVolume {
         progress: Progress,
     ) -> Result<CleanVolume, Failure> {
         let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
-        let failed = |text: &str| Failure::new(reasons::VOLUME_FAILED_DELETE, text);
         let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
         for _ in 0..fastrand::u32(1..5) {
             world.check_wipe(at, Some(self.lock.held), &wipe);
@@ -265,12 +310,12 @@ impl SimVolume {
             })
             .await;
             world.answers(at).await;
-            self.host.goes_on().await;
+            self.host.effect().await;
             world.lock().disks[at].is_wiped = false;
             if progress.is_cancelled() {
                 return Err(failed("it was cancelled"));
             }
-            if !world.lock().disks[at].is_present {
+            if !self.is_there() {
                 return Err(failed("the disk is gone"));
             }
             progress.add_entry();
@@ -280,12 +325,13 @@ impl SimVolume {
         }
         world.check_wipe(at, Some(self.lock.held), &wipe);
         world.wiped(at);
-        self.free(mark).await;
-        Ok(CleanVolume {
-            data_left: false,
-            lock: Box::new(self.lock),
-        })
+        self.host.effect().await;
+        self.free(mark).await
     }
+}
+
+fn failed(text: &str) -> Failure {
+    Failure::new(reasons::VOLUME_FAILED_DELETE, text)
 }
 
 impl LockedVolume for SimVolume {
@@ -296,6 +342,8 @@ impl LockedVolume for SimVolume {
     fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let order = &commit.order;
         let wipe = Wipe {
+            node: self.host.node,
+            is_orphan: order.orphan_on.is_some(),
             path: order.path.to_string(),
             pv: order.pv.name.clone(),
             pv_uid: order.pv.uid.clone(),
@@ -312,14 +360,9 @@ impl LockedVolume for SimVolume {
             self.host.world.answers(at).await;
             self.host.goes_on().await;
             if self.host.world.lock().disks[at].data.is_some() {
-                let text = "the Job has left data";
-                return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text));
+                return Err(failed("the Job has left data"));
             }
-            self.free(commit.mark.clone()).await;
-            Ok(CleanVolume {
-                data_left: false,
-                lock: Box::new(self.lock),
-            })
+            self.free(commit.mark.clone()).await
         };
         verify.boxed()
     }
@@ -327,7 +370,7 @@ impl LockedVolume for SimVolume {
     fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
         let mark = commit.mark_in(state, &self.candidate.mark.on_disk);
         let write = async move {
-            self.write(mark).await;
+            self.write(mark).await?;
             Ok(self as BoxedVolume)
         };
         write.boxed()

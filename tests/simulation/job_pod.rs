@@ -6,11 +6,12 @@ use std::time::Duration;
 use control_plane::controllers::{HOLD_TERMINATION, RUN};
 use control_plane::resource;
 use control_plane::store::Part;
-use local_volume_provisioner::names::{ENV_DEVICE, ENV_IDENTITY, ENV_PV};
+use local_volume_provisioner::names::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, LABEL_HOSTNAME};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::world::{Wipe, World, pause};
+use crate::checks::Wipe;
+use crate::world::{NODES, World, identity, pause};
 
 /// Runs a new pod, if it is a Job's.
 pub async fn run(world: Arc<World>, pod: Arc<Value>) {
@@ -22,7 +23,11 @@ pub async fn run(world: Arc<World>, pod: Arc<Value>) {
         let variable = all.iter().find(|it| it["name"] == name).unwrap();
         variable["value"].as_str().unwrap().to_owned()
     };
+    let hostname = pod["spec"]["nodeSelector"][LABEL_HOSTNAME].as_str();
+    let node = NODES.iter().position(|node| Some(*node) == hostname);
     let wipe = Wipe {
+        node: node.unwrap(),
+        is_orphan: false,
         path: text(ENV_DEVICE),
         pv: text(ENV_PV),
         pv_uid: pv_uid.to_owned(),
@@ -77,31 +82,41 @@ fn annotate(world: &World, pod: &Value, key: &str, value: Value) {
 
 /// Opens, locks, identifies and wipes the device.
 async fn clean(world: &World, pod: &Value, wipe: &Wipe) -> bool {
-    let at = world.find(&wipe.path);
+    let (at, plugged) = {
+        let state = world.lock();
+        let slot = state.slot(wipe.node, &wipe.path).unwrap();
+        let Some(at) = state.slots[slot].disk else {
+            return false;
+        };
+        // The image of the provisioner compares the identity.
+        if identity(at, state.disks[at].kind) != wipe.identity {
+            return false;
+        }
+        (at, state.disks[at].plugged)
+    };
     world.answers(at).await;
-    if !world.lock().disks[at].is_present {
-        return false;
-    }
     // A foreign image takes no lock.
     let is_foreign = fastrand::bool();
     let lock = if is_foreign {
         None
     } else {
-        world.take_lock(at, true)
+        world.take_lock(at, None)
     };
     if lock.is_none() && !is_foreign {
         return false;
     }
+    let is_there = || world.lock().disks[at].plugged == plugged;
     let mut is_clean = false;
     for left in (0..fastrand::u32(1..4)).rev() {
-        if !is_running(world, pod) || !world.lock().disks[at].is_present {
+        if !is_running(world, pod) || !is_there() {
             break;
         }
         world.check_wipe(at, lock, wipe);
         world.lock().disks[at].is_wiped = true;
         pause(5000).await;
         world.answers(at).await;
-        is_clean = left == 0;
+        world.lock().disks[at].is_wiped = false;
+        is_clean = left == 0 && is_there();
     }
     if is_clean {
         world.check_wipe(at, lock, wipe);

@@ -1,128 +1,181 @@
-//! The whole controller in simulated worlds: the API server, the disks and the clock are in this process, and a seed
+//! The whole controller in simulated worlds: the API server, the machines and the clocks are in this process, and a seed
 //! decides everything that happens.
 //!
 //! `SIMULATION_SEED=7` runs one world and prints its log.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
+mod admin;
+mod checks;
 mod host;
 mod job_pod;
 mod nodes;
 mod process;
+mod processes;
 mod script;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use control_plane::store::EventKind;
 use control_plane::{InProcess, NodeOptions, Options, resource};
-use local_volume_provisioner::config::{Loaded, from_files};
 use local_volume_provisioner::host::identity::GlobalIdentity;
-use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::types::VolumeMode;
 use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-use process::{Log, NODE, Process};
+use process::{Log, Process};
+use processes::{Processes, configuration};
 use script::Script;
-use world::{Disk, World, pause};
+use world::{CLASSES, Disk, NODES, Slot, World, pause};
 
-const CLASSES: [&str; 2] = ["c0", "c1"];
-/// The worlds of a run of the tests.
-const WORLDS: u64 = 100;
+/// The worlds that are run once for each durable effect.
+const CRASHED: u64 = 10;
 /// How long a world may take until it is at rest after its script.
-const REST_LIMIT: Duration = Duration::from_mins(40);
+const REST_LIMIT: Duration = Duration::from_hours(1);
+/// How long volumes may be held until an administrator gives the consents that they require.
+const CONSENT_AFTER: Duration = Duration::from_mins(10);
+
+/// How large a world is.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    nodes: usize,
+    /// The disks of a node.
+    disks: (usize, usize),
+    /// The steps of its script.
+    steps: (u32, u32),
+    /// The longest pause between two steps, in milliseconds.
+    pause: u64,
+}
+
+const SMALL: Size = Size {
+    nodes: 2,
+    disks: (1, 4),
+    steps: (40, 80),
+    pause: 60_000,
+};
+
+/// About an hour with twenty volumes.
+const FULL: Size = Size {
+    nodes: 2,
+    disks: (10, 12),
+    steps: (200, 210),
+    pause: 120_000,
+};
+
+/// Repeated for each of its durable effects.
+const TINY: Size = Size {
+    nodes: 1,
+    disks: (1, 3),
+    steps: (15, 30),
+    pause: 60_000,
+};
 
 /// How a world ended.
 struct End {
     log: Vec<String>,
     violations: Vec<String>,
     wipes: u64,
+    effects: u64,
 }
 
-/// Runs the world of a seed.
-fn simulate(seed: u64) -> End {
+/// Runs the world of a seed. With `crash_after`, a process crashes after that durable effect.
+fn simulate(seed: u64, size: Size, crash_after: Option<u64>) -> End {
     fastrand::seed(seed);
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(run())
+    runtime.block_on(run(size, crash_after))
 }
 
-async fn run() -> End {
+async fn run(size: Size, crash_after: Option<u64>) -> End {
     process::start_clock();
     let api = InProcess::start(&Options {
-        node: Some(NodeOptions::new(NODE)),
+        node: Some(NodeOptions::new(NODES[0])),
         eager_rebind: fastrand::bool(),
         ..Options::default()
     });
     let api = api.unwrap();
     create_classes(&api);
-    let mut loaded = configuration();
-    let world = World::new(api.store().clone(), disks());
+    create_nodes(&api, size.nodes);
+    let loaded = configuration(false);
+    let (disks, slots) = machines(size);
+    let world = World::new(api.store().clone(), disks, slots);
+    world.lock().crash_after = crash_after;
+    let log = Log::default();
+    watch(&api, &world, &log);
+    let mut processes = Processes {
+        api: &api,
+        world: &world,
+        log,
+        loaded,
+        running: Vec::new(),
+    };
+    for node in 0..size.nodes {
+        processes.start(node);
+    }
+    let mut script = Script::new(&api, &world, size.nodes);
+    for _ in 0..fastrand::u32(size.steps.0..=size.steps.1) {
+        let is_long = fastrand::u8(..4) == 0;
+        pause(if is_long { size.pause } else { 4_000 }).await;
+        processes.restart_crashed().await;
+        let of_processes = processes.step().await;
+        let step = of_processes.unwrap_or_else(|| script.step());
+        processes.log.add(&format!("# {step}"));
+    }
+    script.end();
+    processes.restart_crashed().await;
+    processes.end_updates().await;
+    processes.reload(configuration(false));
+    processes.log.add("# the end of the script");
+    if let Err(why) = rest(&mut processes, &script).await {
+        let held = processes.running.iter().flat_map(Process::held);
+        let held =
+            held.map(|(it, why)| format!("{} {:?} {:?}: {why}", it.path, it.state, it.reason));
+        let held: Vec<_> = held.collect();
+        world.violation(&format!("{why}\n{}", held.join("\n")));
+    }
+    let state = world.lock();
+    End {
+        log: processes.log.lines(),
+        violations: state.violations.clone(),
+        wipes: state.wipes,
+        effects: state.effects,
+    }
+}
+
+/// Checks new PVs, and runs the pods of Jobs.
+fn watch(api: &InProcess, world: &Arc<World>, log: &Log) {
     let mut events = api.store().subscribe();
-    let watched = Arc::clone(&world);
+    let (world, log) = (Arc::clone(world), log.clone());
     tokio::spawn(async move {
         while let Some(event) = events.recv().await {
+            let (kind, name) = (event.resource.kind, &event.object["metadata"]["name"]);
+            log.add(&format!(
+                "= {kind} {name} {:?} {}",
+                event.kind, event.object["metadata"]["resourceVersion"]
+            ));
             match event.resource.kind {
                 _ if event.kind != EventKind::Added => {}
-                "PersistentVolume" => watched.check_offer(&event.object),
-                "Pod" => drop(tokio::spawn(job_pod::run(
-                    Arc::clone(&watched),
-                    event.object,
-                ))),
+                "PersistentVolume" => world.check_offer(&event.object),
+                "Pod" => {
+                    let pod = job_pod::run(Arc::clone(&world), event.object);
+                    tokio::spawn(pod);
+                }
                 _ => {}
             }
         }
     });
-    let log = Log::default();
-    let start = |loaded: &Loaded| Process::start(api.service(), NODE, &world, loaded, &log);
-    let mut process = start(&loaded);
-    let mut script = Script::new(&api, &world);
-    for _ in 0..fastrand::u32(30..80) {
-        pause(if fastrand::u8(..4) == 0 {
-            60_000
-        } else {
-            4_000
-        })
-        .await;
-        let step = if fastrand::u8(..16) == 0 {
-            if fastrand::u8(..3) == 0 {
-                process.stop().await;
-            } else {
-                process.kill().await;
-            }
-            pause(10_000).await;
-            process = start(&loaded);
-            "the process was restarted"
-        } else if fastrand::u8(..24) == 0 {
-            loaded = configuration();
-            process.reload(&loaded);
-            "the configuration was changed"
-        } else {
-            script.step()
-        };
-        let passes = process.pass.borrow().number;
-        log.add(&format!("# {step} (pass {passes})"));
-    }
-    script.end();
-    log.add("# the end of the script");
-    if let Err(why) = rest(&world, &log).await {
-        let not_ready = process.pass.borrow().not_ready.join("; ");
-        world.violation(format!("{why} (not ready: {not_ready})"));
-    }
-    let (violations, wipes) = {
-        let state = world.lock();
-        (state.violations.clone(), state.wipes)
-    };
-    End {
-        log: log.lines(),
-        violations,
-        wipes,
+}
+
+fn create_nodes(api: &InProcess, nodes: usize) {
+    for name in &NODES[1..nodes] {
+        let labels = json!({ "kubernetes.io/hostname": name });
+        let node = json!({ "metadata": { "name": name, "labels": labels }, "spec": {} });
+        api.store().create(&resource::NODES, "", node).unwrap();
     }
 }
 
@@ -139,130 +192,141 @@ fn create_classes(api: &InProcess) {
     }
 }
 
-fn configuration() -> Loaded {
-    let class = |(at, name): (usize, &str)| {
-        let mode = ["Filesystem", "Block"][at];
-        let policy = ["Any", "EmptyOnly"][fastrand::usize(..2)];
-        format!(
-            "{name}: {{hostDir: /mnt/{name}, mountDir: /mnt/{name}, volumeMode: {mode}, discoveryPolicy: {policy}, cleanMethod: quick}}\n"
-        )
-    };
-    let classes: String = CLASSES.into_iter().enumerate().map(class).collect();
-    let files = BTreeMap::from([
-        ("storageClassMap".to_owned(), classes),
-        (
-            "maxConcurrentCleanups".to_owned(),
-            fastrand::u8(1..4).to_string(),
-        ),
-        (
-            "protectReleasedData".to_owned(),
-            fastrand::bool().to_string(),
-        ),
-        ("setPVOwnerRef".to_owned(), fastrand::bool().to_string()),
-        ("useJobForCleaning".to_owned(), fastrand::bool().to_string()),
-    ]);
-    let loaded = from_files(&files).unwrap();
-    assert!(loaded.faults.is_empty(), "{:?}", loaded.faults);
-    loaded
-}
-
-fn disks() -> Vec<Disk> {
-    let some = |at: u32| {
-        let class = fastrand::usize(..2);
-        let is_block = class == 1 || fastrand::bool();
-        let global = GlobalIdentity {
-            hash: format!("{at:032}"),
-            is_unique: fastrand::bool(),
-            is_shared: false,
-        };
-        disk(at, class, is_block, global)
-    };
-    (0..fastrand::u32(1..7)).map(some).collect()
-}
-
-fn disk(at: u32, class: usize, is_block: bool, global: GlobalIdentity) -> Disk {
-    Disk {
-        class: CLASSES[class].to_owned(),
-        path: format!("/mnt/{}/d{at}", CLASSES[class]),
-        kind: if is_block {
-            VolumeMode::Block
-        } else {
-            VolumeMode::Filesystem
-        },
-        global,
-        is_present: true,
-        hangs: false,
-        mark: MarkOnDisk::Absent,
-        data: None,
-        mounted_for: BTreeSet::new(),
-        is_wiped: false,
-        next_wipe_fails: false,
-        lock: None,
-        is_locked_by_job: false,
+/// The disks and slots of all nodes. Each directory has an empty slot.
+fn machines(size: Size) -> (Vec<Disk>, Vec<Slot>) {
+    let (mut disks, mut slots) = (Vec::new(), Vec::new());
+    for node in 0..size.nodes {
+        let mut entries = [0; CLASSES.len()];
+        for _ in 0..fastrand::usize(size.disks.0..=size.disks.1) {
+            let class = fastrand::usize(..CLASSES.len());
+            let is_block = class == 1 || fastrand::bool();
+            let kind = if is_block {
+                VolumeMode::Block
+            } else {
+                VolumeMode::Filesystem
+            };
+            let at = disks.len();
+            let global = GlobalIdentity {
+                hash: format!("{at:032}"),
+                is_unique: fastrand::bool(),
+                is_shared: false,
+            };
+            disks.push(Disk::new(kind, 1 + at as u64, global));
+            slots.push(Slot::new(node, class, entries[class], Some(at)));
+            entries[class] += 1;
+        }
+        for (class, entry) in entries.into_iter().enumerate() {
+            slots.push(Slot::new(node, class, entry, None));
+        }
     }
+    (disks, slots)
 }
 
-/// Waits until every volume is in use or offered, and the API server has been idle for a minute.
-async fn rest(world: &World, log: &Log) -> Result<(), String> {
+/// Waits until every volume is in use or offered, and the API server has been idle for ten passes. Volumes that stay held
+/// get the consents that their reports name.
+async fn rest(processes: &mut Processes<'_>, script: &Script<'_>) -> Result<(), String> {
     let mut waited = Duration::ZERO;
-    let minute = Duration::from_mins(1);
+    let idle = Duration::from_secs(105);
     loop {
-        let before = log.lines().len();
-        sleep(minute).await;
-        waited += minute;
-        let lines = log.lines();
-        let mut requests = lines[before..].iter();
-        let request = requests.find(|line| !line.contains("watch=true"));
-        let why = match (unsettled(world), request) {
+        let before = processes.log.lines().len();
+        sleep(idle).await;
+        waited += idle;
+        processes.restart_crashed().await;
+        let lines = processes.log.lines();
+        let is_request = |line: &&String| !line.contains(" = ") && !line.contains("watch=true");
+        let request = lines[before..].iter().find(is_request);
+        let unsettled = script.world.unsettled();
+        let why = match (&unsettled, request) {
             (None, None) => return Ok(()),
-            (Some(why), _) => why,
+            (Some(why), _) => why.clone(),
             (None, Some(request)) => format!("the API server is not idle: {request}"),
         };
         if waited > REST_LIMIT {
             return Err(why);
         }
+        // Without an administrator's fault, no volume needs a decision.
+        if waited > CONSENT_AFTER && script.is_calm {
+            return Err(why);
+        }
+        if unsettled.is_some() && waited > CONSENT_AFTER {
+            for process in &processes.running {
+                script.consent(process);
+            }
+        }
     }
 }
 
-/// Why the world is not at rest.
-fn unsettled(world: &World) -> Option<String> {
-    let pvs = world.pvs();
-    let state = world.lock();
-    state.disks.iter().find_map(|disk| {
-        let path = &disk.path;
-        let pvs = pvs.iter().filter(|pv| pv["spec"]["local"]["path"] == *path);
-        let [pv] = pvs.collect::<Vec<_>>()[..] else {
-            return Some(format!("{path} is not offered"));
-        };
-        let (phase, name) = (&pv["status"]["phase"], &pv["metadata"]["name"]);
-        if pv["metadata"]["deletionTimestamp"].is_string() {
-            return Some(format!("PV {name} of {path} is Terminating"));
+/// Runs worlds on all processors. Returns the wipes, and the worlds in which something is wrong.
+fn simulate_all<W>(worlds: &[W], simulate: impl Fn(&W) -> End + Sync) -> (u64, Vec<(&W, End)>)
+where
+    W: Sync,
+{
+    let (next, wipes) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let failed = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let end = simulate(world);
+                    wipes.fetch_add(end.wipes, Ordering::Relaxed);
+                    if !end.violations.is_empty() {
+                        failed.lock().unwrap().push((world, end));
+                    }
+                }
+            });
         }
-        match phase.as_str() {
-            Some("Bound") => None,
-            Some("Available") if disk.data.is_none() => None,
-            _ => Some(format!(
-                "PV {name} of {path} is {phase}, data: {:?}",
-                disk.data
-            )),
-        }
-    })
+    });
+    (wipes.into_inner(), failed.into_inner().unwrap())
 }
 
-fn assert_holds(seed: u64, end: &End) {
-    let last = end.log.len().saturating_sub(60);
+/// Fails with the story of the first world in which something is wrong, and a line for each other one.
+fn assert_none<W: std::fmt::Debug>(failed: &[(&W, End)]) {
+    for (world, end) in failed {
+        println!("{world:?}: {}", end.violations.join("; "));
+    }
+    if let [(world, end), ..] = failed {
+        let last = end.log.len().saturating_sub(60);
+        panic!(
+            "{} worlds failed; {world:?}:\n{}\n{}",
+            failed.len(),
+            end.log[last..].join("\n"),
+            end.violations.join("\n"),
+        );
+    }
+}
+
+/// A number from the environment.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap())
+}
+
+/// Worlds of a size. The environment says how many, or which one, with its log.
+fn worlds(size: Size, count: u64) {
+    if let Some(seed) = number("SIMULATION_SEED") {
+        let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG);
+        let _ = log.without_time().with_test_writer().try_init();
+        let end = simulate(seed, size, None);
+        println!("{}", end.log.join("\n"));
+        return assert_none(&[(&seed, end)]);
+    }
+    let first = support::seed() * 1_000_000;
+    let seeds = first..first + number("SIMULATION_WORLDS").unwrap_or(count);
+    let seeds: Vec<_> = seeds.collect();
+    let (wipes, failed) = simulate_all(&seeds, |seed| simulate(*seed, size, None));
+    println!("{} worlds, {wipes} wipes", seeds.len());
+    assert_none(&failed);
     assert!(
-        end.violations.is_empty(),
-        "{}\n{}\nSIMULATION_SEED={seed} runs this world again",
-        end.log[last..].join("\n"),
-        end.violations.join("\n"),
+        wipes > seeds.len() as u64,
+        "too little happens: {wipes} wipes"
     );
 }
 
 #[test]
 fn same_seed_gives_the_same_requests() {
     for seed in 0..5 {
-        let (one, other) = (simulate(seed).log, simulate(seed).log);
+        let [one, other] = [(); 2].map(|()| simulate(seed, SMALL, None).log);
         let differs = one.iter().zip(&other).position(|(one, other)| one != other);
         if let Some(at) = differs {
             panic!("seed {seed}, line {at}:\n{}\n{}", one[at], other[at]);
@@ -273,33 +337,26 @@ fn same_seed_gives_the_same_requests() {
 
 #[test]
 fn data_is_kept_and_every_volume_is_offered_again() {
-    if let Ok(seed) = std::env::var("SIMULATION_SEED") {
-        let seed = seed.parse().unwrap();
-        let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG);
-        log.without_time().with_test_writer().init();
-        let end = simulate(seed);
-        println!("{}", end.log.join("\n"));
-        return assert_holds(seed, &end);
-    }
+    worlds(SMALL, 1000);
+}
+
+#[test]
+fn twenty_volumes_are_kept_and_offered_again() {
+    worlds(FULL, 100);
+}
+
+/// A process dies right after each of its durable effects, one in each run.
+#[test]
+fn a_crash_after_any_durable_effect_leaks_nothing() {
     let first = support::seed() * 1_000_000;
-    let (next, wipes) = (AtomicU64::new(first), AtomicU64::new(0));
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + WORLDS {
-                        return;
-                    }
-                    let end = simulate(seed);
-                    assert_holds(seed, &end);
-                    wipes.fetch_add(end.wipes, Ordering::Relaxed);
-                }
-            });
-        }
+    let mut moments = Vec::new();
+    for seed in first..first + number("SIMULATION_WORLDS").unwrap_or(CRASHED) {
+        let effects = simulate(seed, TINY, None).effects;
+        moments.extend((1..=effects).map(|after| (seed, after)));
+    }
+    let (_, failed) = simulate_all(&moments, |(seed, after)| {
+        simulate(*seed, TINY, Some(*after))
     });
-    let wipes = wipes.into_inner();
-    println!("{wipes} wipes");
-    assert!(wipes > WORLDS, "too little happens: {wipes} wipes");
+    println!("{} crashes", moments.len());
+    assert_none(&failed);
 }

@@ -9,23 +9,22 @@ use control_plane::{InProcess, NodeOptions, Options, resource};
 use local_volume_provisioner::config::{Loaded, from_files};
 use local_volume_provisioner::host::identity::GlobalIdentity;
 use local_volume_provisioner::names::LABEL_IDENTITY_HASH;
-use local_volume_provisioner::types::SkipReason;
+use local_volume_provisioner::types::{SkipReason, VolumeMode};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use crate::process::{self, Log, Process};
-use crate::world::World;
-use crate::{create_classes, disk};
+use crate::world::{Disk, NODES, Slot, World};
+use crate::{create_classes, create_nodes};
 
 const SEEDS: u64 = 40;
-const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const SETTLED: Duration = Duration::from_mins(1);
 
-/// Nodes with one disk each, all with the same identity.
+/// Nodes that see one disk.
 struct Cluster {
     api: InProcess,
-    worlds: Vec<Arc<World>>,
+    world: Arc<World>,
     loaded: Loaded,
     log: Log,
     /// The PVs that were created.
@@ -41,20 +40,16 @@ impl Cluster {
         });
         let api = api.unwrap();
         create_classes(&api);
+        create_nodes(&api, nodes);
         let store = api.store();
-        for name in &NODES[1..nodes] {
-            let labels = json!({ "kubernetes.io/hostname": name });
-            let node = json!({ "metadata": { "name": name, "labels": labels }, "spec": {} });
-            store.create(&resource::NODES, "", node).unwrap();
-        }
-        let world = || {
-            let global = GlobalIdentity {
-                hash: "0".repeat(32),
-                is_unique,
-                is_shared: false,
-            };
-            World::new(store.clone(), vec![disk(0, 1, true, global)])
+        let global = GlobalIdentity {
+            hash: "0".repeat(32),
+            is_unique,
+            is_shared: false,
         };
+        let disk = Disk::new(VolumeMode::Block, 1, global);
+        let slots = (0..nodes).map(|node| Slot::new(node, 1, 0, Some(0)));
+        let world = World::new(store.clone(), vec![disk], slots.collect());
         let class = "c1: {hostDir: /mnt/c1, mountDir: /mnt/c1, volumeMode: Block}";
         let loaded = from_files(&[("storageClassMap".to_owned(), class.to_owned())].into());
         let created: Arc<Mutex<Vec<Arc<Value>>>> = Arc::default();
@@ -67,7 +62,7 @@ impl Cluster {
             }
         });
         Self {
-            worlds: (0..nodes).map(|_| world()).collect(),
+            world,
             loaded: loaded.unwrap(),
             log: Log::default(),
             created,
@@ -76,13 +71,13 @@ impl Cluster {
     }
 
     fn start(&self, at: usize) -> Process {
-        let (service, world) = (self.api.service(), &self.worlds[at]);
-        Process::start(service, NODES[at], world, &self.loaded, &self.log)
+        let (service, world) = (self.api.service(), &self.world);
+        Process::start(service, at, world, &self.loaded, &self.log)
     }
 
     /// The names of all PVs.
     fn pvs(&self) -> Vec<String> {
-        let pvs = self.worlds[0].pvs();
+        let pvs = self.world.pvs();
         pvs.iter().map(|pv| text(pv, "name")).collect()
     }
 

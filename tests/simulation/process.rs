@@ -18,8 +18,8 @@ use local_volume_provisioner::cluster::Cluster;
 use local_volume_provisioner::config::{Files, Loaded, Reading, Shown};
 use local_volume_provisioner::controller::{self, Periods, Reloads};
 use local_volume_provisioner::metrics::Metrics;
-use local_volume_provisioner::plan::Settings;
 use local_volume_provisioner::plan::job_object::JobSource;
+use local_volume_provisioner::plan::{Settings, VolumeReport, VolumeState};
 use local_volume_provisioner::report::Reporter;
 use local_volume_provisioner::status::Pass;
 use local_volume_provisioner::view::NodeView;
@@ -29,22 +29,33 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use crate::host::SimHost;
-use crate::world::World;
-
-/// The only node of most worlds.
-pub const NODE: &str = "n1";
+use crate::world::{NODES, World};
 
 thread_local! {
     static BEGIN: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// By how many seconds the clocks of the nodes are wrong.
+    static SKEW: Cell<i64> = const { Cell::new(0) };
 }
 
 /// Starts the wall clock of this thread.
 pub fn start_clock() {
     BEGIN.set(Some(Instant::now()));
+    SKEW.set(0);
     control_plane::clock::set(wall_clock);
 }
 
-fn elapsed() -> Duration {
+/// Lets the clocks of the nodes jump.
+pub fn jump(seconds: i64) {
+    SKEW.set(seconds);
+}
+
+/// The wall time of the nodes.
+fn node_clock() -> Timestamp {
+    wall_clock() + SignedDuration::from_secs(SKEW.get())
+}
+
+/// The time since the beginning of the world.
+pub fn elapsed() -> Duration {
     BEGIN.get().map_or(Duration::ZERO, |begin| begin.elapsed())
 }
 
@@ -76,9 +87,11 @@ impl Log {
     }
 }
 
-fn client(service: Service, is_alive: Arc<AtomicBool>, log: Log) -> Client {
+fn client(service: Service, world: &Arc<World>, is_alive: Arc<AtomicBool>, log: Log) -> Client {
+    let world = Arc::clone(world);
     let serve = move |request: http::Request<Body>| {
         let (service, is_alive, log) = (service.clone(), Arc::clone(&is_alive), log.clone());
+        let world = Arc::clone(&world);
         async move {
             let check = || {
                 let gone = !is_alive.load(Ordering::Relaxed);
@@ -87,7 +100,14 @@ fn client(service: Service, is_alive: Arc<AtomicBool>, log: Log) -> Client {
             };
             check()?;
             let at = log.add(&format!("{} {}", request.method(), request.uri()));
+            let is_event = request.uri().path().contains("/events");
+            let is_write = !request.method().is_safe() && !is_event;
             let answer = service.oneshot(request).await;
+            // A reset may come after the write.
+            let is_done = answer.as_ref().map_or(true, |it| it.status().is_success());
+            if is_alive.load(Ordering::Relaxed) && is_write && is_done && world.count_effect() {
+                is_alive.store(false, Ordering::Relaxed);
+            }
             check()?;
             let status = answer.as_ref().map(http::Response::status);
             log.answered(at, &status.map_or("reset".to_owned(), |it| it.to_string()));
@@ -100,6 +120,8 @@ fn client(service: Service, is_alive: Arc<AtomicBool>, log: Log) -> Client {
 /// A running process.
 #[derive(Debug)]
 pub struct Process {
+    pub node: usize,
+    number: u64,
     world: Arc<World>,
     is_alive: Arc<AtomicBool>,
     table: Arc<ProcTable>,
@@ -112,15 +134,17 @@ pub struct Process {
 impl Process {
     pub fn start(
         service: Service,
-        node: &'static str,
+        node: usize,
         world: &Arc<World>,
         loaded: &Loaded,
         log: &Log,
     ) -> Self {
+        let number = world.next_process();
+        let (at, node) = (node, NODES[node]);
         let is_alive = Arc::new(AtomicBool::new(true));
         let metrics = Arc::new(Metrics::new().unwrap());
-        let client = client(service, Arc::clone(&is_alive), log.clone());
-        let cluster = Cluster::new(client, Arc::clone(&metrics)).with_clock(wall_clock);
+        let client = client(service, world, Arc::clone(&is_alive), log.clone());
+        let cluster = Cluster::new(client, Arc::clone(&metrics)).with_clock(node_clock);
         let table = Arc::new(ProcTable::new(Instant::now()));
         let (pass, passes) = watch::channel(Arc::default());
         let (readings, received) = watch::channel(None);
@@ -135,6 +159,8 @@ impl Process {
         let (host, settings) = (
             SimHost {
                 world: Arc::clone(world),
+                node: at,
+                process: number,
                 is_alive: Arc::clone(&is_alive),
             },
             Settings::of(loaded, 1, None, Some("cluster".into())),
@@ -179,6 +205,8 @@ impl Process {
             controller::run(context, state, reloads, pass, periods).await;
         });
         Self {
+            node: at,
+            number,
             world: Arc::clone(world),
             is_alive,
             table,
@@ -187,6 +215,26 @@ impl Process {
             readings,
             wake,
         }
+    }
+
+    /// Whether it has not crashed by itself.
+    pub fn is_alive(&self) -> bool {
+        self.is_alive.load(Ordering::Relaxed)
+    }
+
+    /// The volumes that are neither offered nor used, with what is reported of each.
+    pub fn held(&self) -> Vec<(VolumeReport, String)> {
+        let (pass, errors) = (self.pass.borrow(), self.table.by_pv());
+        let volumes = pass.classes.iter().flat_map(|class| &class.volumes);
+        let is_held = |state| !matches!(state, VolumeState::Available | VolumeState::Bound);
+        let volumes = volumes.filter(|it| is_held(it.state));
+        let volumes = volumes.map(|volume| {
+            let entry = volume.pv.as_ref().and_then(|pv| errors.get(pv));
+            let error = entry.and_then(|entry| entry.last_error.clone());
+            let detail = volume.detail.clone().or(error).unwrap_or_default();
+            (volume.clone(), detail)
+        });
+        volumes.collect()
     }
 
     /// Changes the configuration.
@@ -211,6 +259,6 @@ impl Process {
         self.is_alive.store(false, Ordering::Relaxed);
         self.task.abort();
         let _ = self.task.await;
-        self.world.process_ended();
+        self.world.process_ended(self.number);
     }
 }

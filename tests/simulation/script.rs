@@ -1,4 +1,4 @@
-//! The steps of a script: what tenants, operators, disks and the API server do.
+//! The steps of a script: what tenants, administrators, disks and the API server do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,53 +10,65 @@ use control_plane::{Faults, InProcess, resource};
 use local_volume_provisioner::names::ANNOTATION_PAUSED;
 use serde_json::{Value, json};
 
-use crate::process::NODE;
-use crate::world::World;
+use crate::world::{CLASSES, NODES, World, node_of};
 
-/// Acts as tenants, operators, disks and the API server.
+/// Acts as tenants, administrators, disks and the API server.
 #[derive(Debug)]
 pub struct Script<'a> {
     pub api: &'a InProcess,
     pub world: &'a Arc<World>,
+    pub nodes: usize,
+    /// Whether administrators leave PVs, marks and disks alone. Disks break nevertheless.
+    pub is_calm: bool,
     created: u32,
     is_paused: bool,
+    lags: bool,
+    /// The PVs in backups.
+    pub backups: Vec<Arc<Value>>,
 }
 
-fn any<T>(all: &[T]) -> Option<&T> {
+pub fn any<T>(all: &[T]) -> Option<&T> {
     (!all.is_empty()).then(|| &all[fastrand::usize(..all.len())])
 }
 
-fn name(object: &Value) -> &str {
+pub fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
 impl<'a> Script<'a> {
-    pub fn new(api: &'a InProcess, world: &'a Arc<World>) -> Self {
+    pub fn new(api: &'a InProcess, world: &'a Arc<World>, nodes: usize) -> Self {
         Self {
             api,
             world,
+            nodes,
+            is_calm: fastrand::u8(..3) == 0,
             created: 0,
             is_paused: false,
+            lags: false,
+            backups: Vec::new(),
         }
     }
 
     /// One random step. Returns its name.
     pub fn step(&mut self) -> &'static str {
-        match fastrand::u32(..30) {
-            0..=2 => self.claim(),
-            3..=8 => self.mount(),
-            9..=13 => self.unmount(),
-            14..=20 => self.delete_claim(),
-            21 => self.delete_pod(),
-            22 => self.orphan_pods(),
-            23 | 24 => self.change_disk(),
-            25 => self.pause_or_resume(),
-            26 => {
+        match fastrand::u32(..40) {
+            0..=3 => self.claim(),
+            4..=10 => self.mount(),
+            11..=16 => self.unmount(),
+            17..=23 => self.delete_claim(),
+            24 => self.delete_pod(),
+            25 => self.orphan_pods(),
+            26..=29 => self.change_disks(),
+            30..=33 if self.is_calm => self.mount(),
+            30..=33 => self.administrate(),
+            34 => self.pause_or_resume(),
+            35 => {
                 let all = ["persistentvolumes", "nodes", "storageclasses"];
                 let resource = any(&all).unwrap();
                 self.api.faults().cut_watches(resource);
                 "watches are cut"
             }
+            36 => self.lag_or_catch_up(),
             _ => {
                 fault(self.api.faults());
                 "the API server will fail"
@@ -64,30 +76,16 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// A disk breaks, or a broken one works again.
-    fn change_disk(&self) -> &'static str {
-        self.world.change(|state| {
-            let at = fastrand::usize(..state.disks.len());
-            let disk = &mut state.disks[at];
-            if disk.hangs || !disk.is_present {
-                (disk.hangs, disk.is_present) = (false, true);
-                return "a disk works again";
-            }
-            match fastrand::u8(..3) {
-                0 => {
-                    disk.is_present = false;
-                    "a disk vanishes"
-                }
-                1 => {
-                    disk.hangs = true;
-                    "a disk hangs"
-                }
-                _ => {
-                    disk.next_wipe_fails = true;
-                    "a wipe will fail"
-                }
-            }
-        })
+    /// The caches of the API server lag behind, or have caught up.
+    fn lag_or_catch_up(&mut self) -> &'static str {
+        let resource = "persistentvolumes";
+        self.lags = !self.lags;
+        if self.lags {
+            self.api.faults().lag(resource, fastrand::u64(..=50));
+            return "the API server shows an earlier state";
+        }
+        self.api.faults().catch_up(resource);
+        "the API server has caught up"
     }
 
     fn pause_or_resume(&mut self) -> &'static str {
@@ -96,18 +94,19 @@ impl<'a> Script<'a> {
         "cleaning is paused or resumed"
     }
 
-    fn claims(&self) -> Vec<Arc<Value>> {
+    pub fn claims(&self) -> Vec<Arc<Value>> {
         let store = self.api.store();
         let claims = store.list(&resource::PERSISTENT_VOLUME_CLAIMS, Some("default"));
         claims.items
     }
 
     /// Creates a claim. There are up to two more than disks.
-    pub fn claim(&mut self) -> &'static str {
+    fn claim(&mut self) -> &'static str {
         self.created += 1;
         let classes: Vec<_> = {
             let state = self.world.lock();
-            state.disks.iter().map(|it| it.class.clone()).collect()
+            let slots = state.slots.iter().filter(|it| it.disk.is_some());
+            slots.map(|it| CLASSES[it.class]).collect()
         };
         if self.claims().len() > classes.len() + 1 {
             return "nothing happens";
@@ -141,36 +140,22 @@ impl<'a> Script<'a> {
         let Some(pv) = any(&bound) else {
             return self.claim();
         };
-        let path = &pv["spec"]["local"]["path"];
-        let uid = pv["metadata"]["uid"].as_str().unwrap();
-        let violation = self.world.change(|state| {
-            let disk = state.disks.iter_mut().find(|it| *path == it.path).unwrap();
-            if !disk.is_present || disk.hangs {
-                return None;
-            }
-            let before = disk.data.replace(uid.to_owned());
-            disk.mounted_for.insert(name(pv).to_owned());
-            if disk.is_wiped {
-                return Some(format!("{path} is mounted while it is wiped"));
-            }
-            let foreign = before.filter(|before| before != uid)?;
-            Some(format!("the tenant of {path} finds the data of {foreign}"))
-        });
-        if let Some(violation) = violation {
-            self.world.violation(violation);
+        if !self.world.mount(pv) {
+            return "a volume cannot be mounted";
         }
         if fastrand::bool() {
-            self.pod(&pv["spec"]["claimRef"]["name"]);
+            self.pod(pv);
         }
         "a tenant writes to a volume"
     }
 
-    fn pod(&mut self, claim: &Value) {
+    fn pod(&mut self, pv: &Value) {
         self.created += 1;
+        let claim = &pv["spec"]["claimRef"]["name"];
         let pod = json!({
             "metadata": { "name": format!("pod-{}", self.created) },
             "spec": {
-                "nodeName": NODE,
+                "nodeName": NODES[node_of(pv).unwrap()],
                 "containers": [{ "name": "c", "image": "i" }],
                 "volumes": [{ "name": "d", "persistentVolumeClaim": { "claimName": claim } }],
             },
@@ -226,35 +211,46 @@ impl<'a> Script<'a> {
         "a Job is deleted without its pods"
     }
 
-    fn delete(&self, of: &'static resource::Resource, object: &Value) {
+    pub fn delete(&self, of: &'static resource::Resource, object: &Value) {
         let options = DeleteOptions {
             grace_period_seconds: Some(0),
             ..DeleteOptions::default()
         };
-        let deleted = self
-            .api
-            .store()
-            .delete(of, "default", name(object), &options);
-        deleted.unwrap();
+        let namespace = object["metadata"]["namespace"].as_str();
+        let store = self.api.store();
+        // It may be gone.
+        let _ = store.delete(of, namespace.unwrap_or_default(), name(object), &options);
     }
 
     fn set_paused(&self, paused: bool) {
-        let store = self.api.store();
-        let changed = store.modify(&resource::NODES, "", NODE, Part::Main, |node| {
-            let mut node = node.clone();
+        for node in &NODES[..self.nodes] {
             let value = if paused { json!("true") } else { Value::Null };
-            node["metadata"]["annotations"] = json!({ ANNOTATION_PAUSED: value });
-            if !paused {
-                node["metadata"]["annotations"] = json!({});
+            self.annotate(&resource::NODES, node, ANNOTATION_PAUSED, value);
+        }
+    }
+
+    /// Sets an annotation, or removes it if it is null.
+    pub fn annotate(&self, of: &'static resource::Resource, name: &str, key: &str, value: Value) {
+        // It may be gone.
+        let _ = self.api.store().modify(of, "", name, Part::Main, |object| {
+            let mut object = object.clone();
+            let annotations = &mut object["metadata"]["annotations"];
+            if !annotations.is_object() {
+                *annotations = json!({});
             }
-            Ok(node)
+            let annotations = annotations.as_object_mut().unwrap();
+            match value {
+                Value::Null => annotations.remove(key),
+                value => annotations.insert(key.to_owned(), value),
+            };
+            Ok(object)
         });
-        changed.unwrap();
     }
 
     /// Ends all faults. Tenants go, except for some claims that stay.
     pub fn end(&self) {
         self.api.faults().clear();
+        self.api.faults().catch_up("persistentvolumes");
         self.set_paused(false);
         let pods = self.api.store().list(&resource::PODS, Some("default"));
         let is_tenant = |pod: &&Arc<Value>| name(pod).starts_with("pod-");
@@ -266,12 +262,7 @@ impl<'a> Script<'a> {
                 self.delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
             }
         }
-        self.world.change(|state| {
-            for disk in &mut state.disks {
-                (disk.is_present, disk.hangs, disk.next_wipe_fails) = (true, false, false);
-                disk.mounted_for.clear();
-            }
-        });
+        self.restore_order();
     }
 }
 

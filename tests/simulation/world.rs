@@ -1,6 +1,6 @@
-//! The disks of the simulated machine, and the checks of what happens to them.
+//! The machines of a cluster: disks, the places where they are plugged in, and what tenants wrote.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,62 +10,225 @@ use local_volume_provisioner::host::identity::{GlobalIdentity, Identity};
 use local_volume_provisioner::host::mark::{MarkFact, MarkOnDisk, Place};
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{Candidate, Contents};
-use local_volume_provisioner::names::FINALIZER;
 use local_volume_provisioner::types::VolumeMode;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::process;
+
+/// The nodes; most worlds have the first ones only.
+pub const NODES: [&str; 3] = ["n1", "n2", "n3"];
+/// The classes: the first has filesystems and devices, the second devices only.
+pub const CLASSES: [&str; 2] = ["c0", "c1"];
+
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Disk {
-    pub class: String,
-    /// Its path on the host, and in the container.
-    pub path: String,
     pub kind: VolumeMode,
+    pub gib: u64,
+    /// The node where it is or was last.
+    node: Option<usize>,
     pub global: GlobalIdentity,
-    pub is_present: bool,
     pub hangs: bool,
-    /// Its mark, which survives the provisioner's process.
-    pub mark: MarkOnDisk,
-    /// The PV whose tenant has written data, by its UID.
+    /// The mark of a filesystem. It moves with the disk.
+    mark: MarkOnDisk,
+    /// The tenant who has written data, by the UID of its claim.
     pub data: Option<String>,
-    /// The PVs, by name, for which the kubelet has it mounted.
-    pub mounted_for: BTreeSet<String>,
+    /// The nodes and PVs, by name, for which a kubelet has it mounted.
+    pub mounted_for: BTreeSet<(usize, String)>,
     pub is_wiped: bool,
     pub next_wipe_fails: bool,
-    /// The number of the lock that is held.
-    pub lock: Option<u64>,
-    /// Whether a Job's pod holds it.
-    pub is_locked_by_job: bool,
+    pub lock: Option<Lock>,
+    /// How often it was plugged in: what was open before fails.
+    pub plugged: u32,
+    /// Whether nothing but an administrator can know what is on it, since its mark was tampered with.
+    pub is_forged: bool,
+    /// Whether an administrator permits to wipe it.
+    pub has_consent: bool,
 }
 
+impl Disk {
+    pub fn new(kind: VolumeMode, gib: u64, global: GlobalIdentity) -> Self {
+        Self {
+            kind,
+            gib,
+            node: None,
+            global,
+            hangs: false,
+            mark: MarkOnDisk::Absent,
+            data: None,
+            mounted_for: BTreeSet::new(),
+            is_wiped: false,
+            next_wipe_fails: false,
+            lock: None,
+            plugged: 0,
+            is_forged: false,
+            has_consent: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    number: u64,
+    /// The process that holds it; `None`: the pod of a Job.
+    process: Option<u64>,
+}
+
+/// An entry in a discovery directory of a node.
 #[derive(Debug)]
+pub struct Slot {
+    pub node: usize,
+    pub class: usize,
+    /// On the host, and in the container.
+    pub path: String,
+    pub disk: Option<usize>,
+    /// Where the disk belongs.
+    pub home: Option<usize>,
+}
+
+impl Slot {
+    pub fn new(node: usize, class: usize, entry: usize, disk: Option<usize>) -> Self {
+        Self {
+            node,
+            class,
+            path: format!("/mnt/{}/d{entry}", CLASSES[class]),
+            disk,
+            home: disk,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
 pub struct State {
     pub disks: Vec<Disk>,
+    pub slots: Vec<Slot>,
+    /// The marks of devices, in the state directories of the nodes.
+    marks: BTreeMap<(usize, usize), MarkOnDisk>,
     pub violations: Vec<String>,
+    /// The PVs that an administrator made or changed, by UID.
+    pub by_hand: BTreeSet<String>,
     locks: u64,
+    processes: u64,
     pub wipes: u64,
+    /// The durable effects of processes so far, and the one after which the process crashes.
+    pub effects: u64,
+    pub crash_after: Option<u64>,
     /// Counts the changes.
     pub version: u64,
 }
 
-/// What a wipe is for.
-#[derive(Clone, Debug)]
-pub struct Wipe {
-    pub path: String,
-    pub pv: String,
-    pub pv_uid: String,
-    pub identity: String,
+impl State {
+    /// Records that something that must hold does not, and when.
+    pub fn violation(&mut self, text: &str) {
+        let at = process::elapsed().as_secs_f64();
+        self.violations.push(format!("{at:.3} {text}"));
+    }
+
+    /// The slot at a path of a node.
+    pub fn slot(&self, node: usize, path: &str) -> Option<usize> {
+        let mut slots = self.slots.iter();
+        slots.position(|slot| slot.node == node && slot.path == path)
+    }
+
+    /// Where a disk is plugged in on a node.
+    pub fn slot_of(&self, node: usize, disk: usize) -> Option<&Slot> {
+        let mut slots = self.slots.iter();
+        slots.find(|slot| slot.node == node && slot.disk == Some(disk))
+    }
+
+    pub fn mark(&self, node: usize, disk: usize) -> MarkOnDisk {
+        match self.disks[disk].kind {
+            VolumeMode::Filesystem => self.disks[disk].mark.clone(),
+            VolumeMode::Block => self.marks.get(&(node, disk)).cloned().unwrap_or_default(),
+        }
+    }
+
+    pub fn set_mark(&mut self, node: usize, disk: usize, mark: MarkOnDisk) {
+        match self.disks[disk].kind {
+            VolumeMode::Filesystem => self.disks[disk].mark = mark,
+            VolumeMode::Block => drop(self.marks.insert((node, disk), mark)),
+        }
+    }
+
+    /// Plugs disks in. What is open and mounted of them fails.
+    pub fn plug(&mut self, slot: usize, disk: Option<usize>) {
+        let before = std::mem::replace(&mut self.slots[slot].disk, disk);
+        for disk in before.into_iter().chain(disk) {
+            let disk = &mut self.disks[disk];
+            disk.plugged += 1;
+            (disk.is_wiped, disk.lock) = (false, None);
+        }
+        let node = self.slots[slot].node;
+        if let Some(disk) = disk.map(|disk| &mut self.disks[disk])
+            && disk.node.replace(node) != Some(node)
+        {
+            disk.mounted_for.clear();
+        }
+    }
+
+    /// Whether a disk may be moved to a node. A device with data has its mark on its node: elsewhere nothing protects it
+    /// but a PV, and that only if its identity is unique.
+    pub fn may_be_on(&self, node: usize, disk: usize) -> bool {
+        let disk = &self.disks[disk];
+        disk.kind == VolumeMode::Filesystem || disk.data.is_none() || disk.node == Some(node)
+    }
+
+    /// What a look at a disk of a node finds.
+    pub fn candidate(&self, node: usize, at: usize, reads: bool) -> Candidate {
+        let disk = &self.disks[at];
+        let device = DeviceNumber {
+            major: 8,
+            minor: 16 * number(at),
+        };
+        let below = BTreeSet::from([device]);
+        let footprint = match disk.kind {
+            VolumeMode::Filesystem => Footprint::Filesystem {
+                devices: below,
+                fs: device,
+                root: "/".into(),
+            },
+            VolumeMode::Block => Footprint::Device {
+                number: device,
+                below,
+                wwid: Some(format!("disk-{}", number(at))),
+            },
+        };
+        let text = identity(at, disk.kind);
+        Candidate {
+            kind: disk.kind,
+            capacity: disk.gib << 30,
+            identity: Identity { text, weak: false },
+            global: Some(disk.global.clone()),
+            footprint,
+            read_only: false,
+            in_use: None,
+            contents: match &disk.data {
+                _ if !reads => Contents::NotLookedAt,
+                None => Contents::Empty,
+                Some(_) => Contents::Holds("a file".into()),
+            },
+            rotational: BTreeSet::new(),
+            mark: MarkFact {
+                on_disk: self.mark(node, at),
+                place: Some(match disk.kind {
+                    VolumeMode::Filesystem => Place::Attribute,
+                    VolumeMode::Block => Place::StateDirectory,
+                }),
+            },
+            is_as_offered: disk.kind == VolumeMode::Filesystem || disk.data.is_none(),
+        }
+    }
 }
 
-/// The machine. It survives the provisioner's process.
+/// The machines. They survive the provisioners' processes.
 #[derive(Debug)]
 pub struct World {
     state: Mutex<State>,
     pub store: Store,
     /// Wakes in the order of the waiters, which a channel does not.
     changed: Notify,
-    /// Whether the mount table shows the kubelet's mounts.
+    /// Whether mount tables show the kubelets' mounts.
     pub shows_mounts: bool,
 }
 
@@ -75,14 +238,17 @@ pub async fn pause(millis: u64) {
 }
 
 impl World {
-    pub fn new(store: Store, disks: Vec<Disk>) -> Arc<Self> {
+    pub fn new(store: Store, mut disks: Vec<Disk>, slots: Vec<Slot>) -> Arc<Self> {
+        for slot in &slots {
+            if let Some(disk) = slot.disk {
+                disks[disk].node = Some(slot.node);
+            }
+        }
         Arc::new(Self {
             state: Mutex::new(State {
                 disks,
-                violations: Vec::new(),
-                locks: 0,
-                wipes: 0,
-                version: 0,
+                slots,
+                ..State::default()
             }),
             store,
             changed: Notify::new(),
@@ -94,7 +260,7 @@ impl World {
         self.state.lock().unwrap()
     }
 
-    /// Changes the machine, and notifies all who wait for it.
+    /// Changes the machines, and notifies all who wait for it.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         state.version += 1;
@@ -116,122 +282,68 @@ impl World {
     }
 
     /// Waits until a disk answers.
-    pub async fn answers(&self, at: usize) {
+    pub async fn answers(&self, disk: usize) {
         pause(20).await;
-        self.until(|state| !state.disks[at].hangs).await;
+        self.until(|state| !state.disks[disk].hangs).await;
     }
 
-    pub fn violation(&self, text: String) {
-        self.lock().violations.push(text);
+    pub fn violation(&self, text: &str) {
+        self.lock().violation(text);
     }
 
     pub fn pvs(&self) -> Vec<Arc<Value>> {
         self.store.list(&resource::PERSISTENT_VOLUMES, None).items
     }
 
-    /// Checks a wipe at the moment at which it destroys data.
-    pub fn check_wipe(&self, at: usize, lock: Option<u64>, wipe: &Wipe) {
-        let pv = self.store.get(&resource::PERSISTENT_VOLUMES, "", &wipe.pv);
-        let state = self.lock();
-        let disk = &state.disks[at];
-        let pv = pv.map(|pv| (*pv).clone()).unwrap_or_default();
-        let metadata = &pv["metadata"];
-        let finalizers = metadata["finalizers"].as_array();
-        let owner = disk.data.as_ref();
-        let mut faults = Vec::new();
-        for (is_fault, fault) in [
-            (metadata["uid"] != wipe.pv_uid, "its PV is gone"),
-            (
-                !metadata["deletionTimestamp"].is_string(),
-                "its PV is not Terminating",
-            ),
-            (
-                !finalizers.is_some_and(|all| all.iter().any(|it| it == FINALIZER)),
-                "its PV lacks the finalizer",
-            ),
-            (
-                pv["spec"]["local"]["path"] != disk.path,
-                "it is another PV's",
-            ),
-            (
-                owner.is_some_and(|owner| *owner != wipe.pv_uid),
-                "the data is another tenant's",
-            ),
-            (!disk.mounted_for.is_empty(), "it is in use"),
-            (lock.is_some() && disk.lock != lock, "it is not locked"),
-            (
-                wipe.identity != identity(at, disk.kind),
-                "it is another disk",
-            ),
-        ] {
-            if is_fault {
-                faults.push(fault);
+    /// Counts a durable effect of a process. Returns whether the process crashes now.
+    pub fn count_effect(&self) -> bool {
+        self.change(|state| {
+            state.effects += 1;
+            let crashes = state.crash_after == Some(state.effects);
+            if crashes {
+                state.crash_after = None;
             }
-        }
-        let path = disk.path.clone();
-        drop(state);
-        if !faults.is_empty() {
-            self.violation(format!("{path} is wiped, but {}", faults.join(", and ")));
-        }
-    }
-
-    /// Checks a new PV.
-    pub fn check_offer(&self, pv: &Value) {
-        let path = &pv["spec"]["local"]["path"];
-        let all = self.pvs();
-        let same = all.iter().filter(|pv| pv["spec"]["local"]["path"] == *path);
-        if same.count() > 1 {
-            self.violation(format!("{path} has two PVs"));
-        }
-        let state = self.lock();
-        let disk = state.disks.iter().find(|disk| *path == disk.path);
-        let data = disk.and_then(|disk| disk.data.clone());
-        drop(state);
-        if let Some(tenant) = data.filter(|tenant| pv["metadata"]["uid"] != **tenant) {
-            self.violation(format!("{path} is offered with the data of {tenant}"));
-        }
-    }
-
-    pub fn find(&self, path: &str) -> usize {
-        let state = self.lock();
-        let at = state.disks.iter().position(|disk| disk.path == path);
-        at.expect("only entries are looked at")
-    }
-
-    /// A wipe has ended well.
-    pub fn wiped(&self, at: usize) {
-        let mut state = self.lock();
-        state.disks[at].data = None;
-        state.wipes += 1;
+            crashes
+        })
     }
 
     /// Locks a disk. `None` if it is locked.
-    pub fn take_lock(&self, at: usize, by_job: bool) -> Option<u64> {
+    pub fn take_lock(&self, disk: usize, process: Option<u64>) -> Option<Lock> {
         let mut state = self.lock();
-        if state.disks[at].lock.is_some() {
+        if state.disks[disk].lock.is_some() {
             return None;
         }
         state.locks += 1;
-        let lock = state.locks;
-        state.disks[at].lock = Some(lock);
-        state.disks[at].is_locked_by_job = by_job;
+        let number = state.locks;
+        let lock = Lock { number, process };
+        state.disks[disk].lock = Some(lock);
         Some(lock)
     }
 
-    pub fn unlock(&self, at: usize, lock: u64) {
-        let disk = &mut self.lock().disks[at];
+    pub fn unlock(&self, disk: usize, lock: Lock) {
+        let disk = &mut self.lock().disks[disk];
         if disk.lock == Some(lock) {
             disk.lock = None;
             disk.is_wiped = false;
         }
     }
 
-    /// The process is gone: its locks are free, and its wipes have stopped.
-    pub fn process_ended(&self) {
+    /// The number of a new process.
+    pub fn next_process(&self) -> u64 {
+        let mut state = self.lock();
+        state.processes += 1;
+        state.processes
+    }
+
+    /// A process is gone: its locks are free, and its wipes have stopped.
+    pub fn process_ended(&self, process: u64) {
         self.change(|state| {
-            for disk in state.disks.iter_mut().filter(|it| !it.is_locked_by_job) {
-                disk.lock = None;
-                disk.is_wiped = false;
+            let of_process = |lock: Lock| lock.process == Some(process);
+            for disk in &mut state.disks {
+                if disk.lock.is_some_and(of_process) {
+                    disk.lock = None;
+                    disk.is_wiped = false;
+                }
             }
         });
     }
@@ -241,54 +353,16 @@ fn number(at: usize) -> u32 {
     u32::try_from(at).unwrap() + 1
 }
 
-fn identity(at: usize, kind: VolumeMode) -> String {
+pub fn identity(at: usize, kind: VolumeMode) -> String {
     match kind {
         VolumeMode::Filesystem => format!("v1:fs=ext4,root=/,uuid=u{}", number(at)),
         VolumeMode::Block => format!("v1:wwid=disk-{}", number(at)),
     }
 }
 
-/// What a look at a disk finds.
-pub fn candidate(at: usize, disk: &Disk, reads: bool) -> Candidate {
-    let device = DeviceNumber {
-        major: 8,
-        minor: 16 * number(at),
-    };
-    let below = BTreeSet::from([device]);
-    let footprint = match disk.kind {
-        VolumeMode::Filesystem => Footprint::Filesystem {
-            devices: below,
-            fs: device,
-            root: "/".into(),
-        },
-        VolumeMode::Block => Footprint::Device {
-            number: device,
-            below,
-            wwid: Some(format!("disk-{}", number(at))),
-        },
-    };
-    let text = identity(at, disk.kind);
-    Candidate {
-        kind: disk.kind,
-        capacity: u64::from(number(at)) << 30,
-        identity: Identity { text, weak: false },
-        global: Some(disk.global.clone()),
-        footprint,
-        read_only: false,
-        in_use: None,
-        contents: match &disk.data {
-            _ if !reads => Contents::NotLookedAt,
-            None => Contents::Empty,
-            Some(_) => Contents::Holds("a file".into()),
-        },
-        rotational: BTreeSet::new(),
-        mark: MarkFact {
-            on_disk: disk.mark.clone(),
-            place: Some(match disk.kind {
-                VolumeMode::Filesystem => Place::Attribute,
-                VolumeMode::Block => Place::StateDirectory,
-            }),
-        },
-        is_as_offered: disk.kind == VolumeMode::Filesystem || disk.data.is_none(),
-    }
+/// The node that a PV's affinity names.
+pub fn node_of(pv: &Value) -> Option<usize> {
+    let terms = &pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
+    let name = &terms[0]["matchExpressions"][0]["values"][0];
+    NODES.iter().position(|node| *name == *node)
 }

@@ -150,16 +150,23 @@ fn read_only_volume_is_offered_again_if_it_was_offered_so() {
 
 #[test]
 fn mark_of_a_pv_that_was_deleted_unused_is_freed() {
-    for (state, expected) in [
+    let freed: &[_] = &["mark /mnt/fast/a free", "a is Creating"];
+    let pending = MarkOnDisk::Valid(with(mark(MarkState::Pending), |it| it.pv_uid.clear()));
+    for (what, on_disk, uid, expected) in [
+        ("offered", valid(MarkState::Offered), "uid-pv", freed),
+        ("pending", pending, "uid-pv", freed),
         (
-            MarkState::Offered,
-            &["mark /mnt/fast/a free", "a is Creating"][..],
+            "restored",
+            valid(MarkState::Offered),
+            "uid-of-backup",
+            DIRTY,
         ),
-        (MarkState::Used, DIRTY),
+        ("used", valid(MarkState::Used), "uid-pv", DIRTY),
     ] {
-        let mut world = searched(&marked(&disk(1), valid(state)));
-        world.snapshot.ended.insert(TOKEN.into());
-        world.expect("deleted", expected);
+        let mut world = searched(&marked(&disk(1), on_disk));
+        let ended = (TOKEN.into(), uid.into());
+        world.snapshot.ended.insert(ended);
+        world.expect(what, expected);
     }
 }
 
@@ -174,6 +181,21 @@ fn volume_whose_pv_names_another_path_is_not_wiped() {
     node.consents.insert(consent("wipe", None, &volume));
     let words = words(&world.plan());
     assert!(!words.iter().any(|it| it.starts_with("clean")), "{words:?}");
+}
+
+/// As after `rsync --xattrs` from one root to another.
+#[test]
+fn volume_with_a_copied_mark_is_cleaned_although_the_pv_of_the_mark_lives() {
+    let mut volume = marked(&fs(2), valid(MarkState::Used));
+    volume.mark.on_disk = valid(MarkState::Used);
+    let pv = with(bound(offered(&fs(1))), |pv| {
+        pv.local_path = Ok(path("/mnt/fast/b"));
+    });
+    let mut world = searched(&volume).pv(pv);
+    let node = world.snapshot.node.as_mut().unwrap();
+    node.consents.insert(consent("wipe", None, &volume));
+    let words = words(&world.plan());
+    assert!(words.contains(&"clean ".to_owned()), "{words:?}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, futures::Notified};
 
 use self::rule::Rule;
 pub use self::rule::{Answer, Fault, FaultBuilder};
@@ -83,7 +83,7 @@ use crate::{
 pub struct Faults {
     newest: Newest,
     rules: Arc<Mutex<Vec<Arc<Rule>>>>,
-    streams: Arc<watch::Sender<Streams>>,
+    streams: Arc<Streams>,
 }
 
 /// Tells the resourceVersion of the newest change of all.
@@ -169,8 +169,36 @@ impl Verdict {
     }
 }
 
-/// The state of running watches, by plural resource name.
-pub(crate) type Streams = HashMap<String, Stream>;
+/// The state of running watches.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    by_plural: Mutex<HashMap<String, Stream>>,
+    /// Wakes in the order of the waiters, which a channel does not: a simulation has to be the same each time.
+    changed: Notify,
+}
+
+impl Streams {
+    /// The state of the watches of a resource, by its plural name.
+    pub(crate) fn of(&self, plural: &str) -> Stream {
+        self.lock().get(plural).cloned().unwrap_or_default()
+    }
+
+    /// Waits for the next change, from the first poll on.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HashMap<String, Stream>)) {
+        change(&mut self.lock());
+        self.changed.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Stream>> {
+        self.by_plural
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stream {
@@ -209,11 +237,10 @@ impl Drop for Hold {
 
 impl Faults {
     pub(crate) fn new(newest: Newest) -> Self {
-        let (streams, _) = watch::channel(Streams::new());
         Self {
             newest,
             rules: Arc::default(),
-            streams: Arc::new(streams),
+            streams: Arc::default(),
         }
     }
 
@@ -233,7 +260,7 @@ impl Faults {
         for rule in self.lock().drain(..) {
             rule.end();
         }
-        self.streams.send_modify(|streams| {
+        self.streams.change(|streams| {
             for stream in streams.values_mut() {
                 stream.held_after = None;
             }
@@ -278,14 +305,29 @@ impl Faults {
         }
     }
 
-    pub(crate) fn streams(&self) -> watch::Receiver<Streams> {
-        self.streams.subscribe()
+    /// Moves the clients of a resource to an API server whose caches lag by so many revisions of the store: watches are
+    /// cut, and new ones and lists with `resourceVersion=0` see that state until [`Faults::catch_up`]. A history that
+    /// is too short is shown whole.
+    pub fn lag(&self, resource: &str, revisions: u64) {
+        let now = (self.newest.0)();
+        self.stream(resource, |stream| {
+            stream.cuts += 1;
+            stream.held_after = Some(now.saturating_sub(revisions).max(1));
+        });
+    }
+
+    /// The caches have caught up: what watches did not see yet is sent, in order.
+    pub fn catch_up(&self, resource: &str) {
+        self.stream(resource, |stream| stream.held_after = None);
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     /// The state of the watches of a resource.
     pub(crate) fn stream_of(&self, resource: &str) -> Stream {
-        let streams = self.streams.borrow();
-        streams.get(resource).cloned().unwrap_or_default()
+        self.streams.of(resource)
     }
 
     /// What this request has coming; counts it.
@@ -310,7 +352,7 @@ impl Faults {
 
     fn stream(&self, resource: &str, change: impl FnOnce(&mut Stream)) {
         self.streams
-            .send_modify(|streams| change(streams.entry(resource.to_owned()).or_default()));
+            .change(|streams| change(streams.entry(resource.to_owned()).or_default()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Rule>>> {

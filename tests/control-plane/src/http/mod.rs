@@ -82,7 +82,7 @@ async fn respond(
     let one = !target.name.is_empty();
     match (call.verb, &*target.subresource) {
         (Verb::Watch, _) => watching::watch(&server, &faults, target, &call),
-        (Verb::List, _) => read::list(&server, target, &call),
+        (Verb::List, _) => read::list(&server, &faults, target, &call),
         (Verb::Get, "log") => logs::log(&server, target, &call),
         (Verb::Get, _) => read::get(&server, target, &call),
         (_, "log") => Err(Status::method_not_allowed()),

@@ -1,6 +1,6 @@
 //! A watch, passed on line by line: held back or cut as the faults say.
 
-use std::{collections::VecDeque, io, sync::atomic::Ordering};
+use std::{collections::VecDeque, io, pin::pin, sync::atomic::Ordering};
 
 use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
@@ -94,11 +94,12 @@ impl Relay {
         plural: &str,
         lines: &Sender<io::Result<Bytes>>,
     ) -> io::Result<()> {
-        let mut streams = faults.streams();
+        let streams = faults.streams();
         loop {
+            let mut changed = pin!(streams.changed());
+            changed.as_mut().enable();
             // Before every line, so that none is sent that came after a hold.
-            let stream = streams.borrow_and_update().get(plural).cloned();
-            let stream = stream.unwrap_or_default();
+            let stream = streams.of(plural);
             if stream.cuts != self.cuts {
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
@@ -109,8 +110,9 @@ impl Relay {
                 continue;
             }
             tokio::select! {
+                biased;
                 () = lines.closed() => return Ok(()),
-                changed = streams.changed() => changed.map_err(io::Error::other)?,
+                () = changed => {}
                 frame = self.content.frame() => match frame {
                     Some(frame) => {
                         let frame = frame.map_err(io::Error::other)?;

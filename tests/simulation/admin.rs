@@ -1,0 +1,353 @@
+//! The steps of administrators, with and without care.
+
+use std::collections::BTreeSet;
+
+use control_plane::resource;
+use control_plane::store::Part;
+use local_volume_provisioner::host::mark::MarkOnDisk;
+use local_volume_provisioner::names::{
+    ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_OFFER, ANNOTATION_USED, CONSENT_PREFIX,
+    FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
+};
+use serde_json::{Value, json};
+
+use crate::checks::{disk_of, uid};
+use crate::process::{self, Process};
+use crate::script::{Script, any, name};
+use crate::world::{NODES, State, node_of};
+
+/// The farthest that a clock jumps, in seconds.
+const JUMP: i64 = 7200;
+
+/// The slots of which something holds.
+fn slots(state: &State, holds: impl Fn(usize) -> bool) -> Vec<usize> {
+    (0..state.slots.len()).filter(|at| holds(*at)).collect()
+}
+
+impl Script<'_> {
+    /// A disk breaks, is pulled, exchanged or moved, or what was wrong is set right.
+    pub fn change_disks(&self) -> &'static str {
+        self.world.change(|state| {
+            let filled = slots(state, |at| state.slots[at].disk.is_some());
+            let Some(slot) = any(&filled).copied() else {
+                plug_in_missing(state);
+                return "disks are plugged in";
+            };
+            let at = state.slots[slot].disk.unwrap();
+            if state.disks[at].hangs {
+                state.disks[at].hangs = false;
+                return "a disk answers again";
+            }
+            let limit = if self.is_calm { 7 } else { 10 };
+            match fastrand::u8(..limit) {
+                0 | 1 => {
+                    state.plug(slot, None);
+                    "a disk is pulled"
+                }
+                2 | 3 => {
+                    plug_in_missing(state);
+                    "disks are plugged in"
+                }
+                4 => {
+                    state.disks[at].hangs = true;
+                    "a disk hangs"
+                }
+                5 => {
+                    state.disks[at].next_wipe_fails = true;
+                    "a wipe will fail"
+                }
+                6 => {
+                    state.disks[at].gib += 1;
+                    "a disk grows"
+                }
+                7 | 8 => {
+                    let (node, class) = (state.slots[slot].node, state.slots[slot].class);
+                    let others = slots(state, |other| {
+                        let other = &state.slots[other];
+                        other.node == node && other.class == class
+                    });
+                    let other = *any(&others).unwrap();
+                    let there = state.slots[other].disk;
+                    state.plug(other, Some(at));
+                    state.plug(slot, there);
+                    "two disks of a node change places"
+                }
+                _ => move_to_other_node(state, slot, at),
+            }
+        })
+    }
+
+    /// An administrator changes PVs, marks, Nodes or clocks.
+    pub fn administrate(&mut self) -> &'static str {
+        let pvs = self.world.pvs();
+        let Some(pv) = any(&pvs) else {
+            return "there is no PV";
+        };
+        match fastrand::u8(..12) {
+            0 | 1 => {
+                self.delete(&resource::PERSISTENT_VOLUMES, pv);
+                "a PV is deleted"
+            }
+            2 => {
+                self.edit(pv, |pv| pv["metadata"]["finalizers"] = json!([]));
+                self.delete(&resource::PERSISTENT_VOLUMES, pv);
+                "a PV is deleted by force"
+            }
+            3 => {
+                let is_delete = pv["spec"]["persistentVolumeReclaimPolicy"] == "Delete";
+                let policy = if is_delete { "Retain" } else { "Delete" };
+                self.set_policy(pv, policy);
+                "a reclaim policy is changed"
+            }
+            4 | 5 => {
+                self.strip(pv);
+                "metadata of a PV is removed"
+            }
+            6 => {
+                self.backups = pvs;
+                "a backup is made"
+            }
+            7 | 8 => self.restore(),
+            9 => self.forge_mark(),
+            10 => {
+                self.register_again();
+                "a Node is registered again"
+            }
+            _ => {
+                process::jump(fastrand::i64(-JUMP..=JUMP));
+                "the clocks jump"
+            }
+        }
+    }
+
+    /// Changes a PV by hand.
+    fn edit(&self, pv: &Value, change: impl FnOnce(&mut Value)) {
+        let (store, pvs) = (self.api.store(), &resource::PERSISTENT_VOLUMES);
+        self.world.lock().by_hand.insert(uid(pv).to_owned());
+        // It may be gone.
+        let _ = store.modify(pvs, "", name(pv), Part::Main, |pv| {
+            let mut pv = pv.clone();
+            change(&mut pv);
+            Ok(pv)
+        });
+    }
+
+    fn set_policy(&self, pv: &Value, policy: &str) {
+        let (store, pvs) = (self.api.store(), &resource::PERSISTENT_VOLUMES);
+        let _ = store.modify(pvs, "", name(pv), Part::Main, |pv| {
+            let mut pv = pv.clone();
+            pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+            Ok(pv)
+        });
+    }
+
+    fn strip(&self, pv: &Value) {
+        let all = [
+            ANNOTATION_IDENTITY,
+            ANNOTATION_OFFER,
+            ANNOTATION_USED,
+            LABEL_HOSTNAME,
+            LABEL_IDENTITY_HASH,
+            FINALIZER,
+        ];
+        let key = *any(&all).unwrap();
+        self.edit(pv, |pv| {
+            let metadata = &mut pv["metadata"];
+            if let Some(finalizers) = metadata["finalizers"].as_array_mut() {
+                finalizers.retain(|it| it != key);
+            }
+            for map in ["annotations", "labels"] {
+                if let Some(map) = metadata[map].as_object_mut() {
+                    map.remove(key);
+                }
+            }
+        });
+    }
+
+    /// Restores a PV from the backup.
+    fn restore(&self) -> &'static str {
+        let now = self.world.pvs();
+        let mut gone = self.backups.clone();
+        gone.retain(|pv| now.iter().all(|it| name(it) != name(pv)));
+        let Some(pv) = any(&gone) else {
+            return "nothing is missing";
+        };
+        let mut pv = (**pv).clone();
+        let metadata = pv["metadata"].as_object_mut().unwrap();
+        for key in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+        ] {
+            metadata.remove(key);
+        }
+        pv["status"].take();
+        let store = self.api.store();
+        let restored = store.create(&resource::PERSISTENT_VOLUMES, "", pv);
+        if let Ok(restored) = restored {
+            self.world.lock().by_hand.insert(uid(&restored).to_owned());
+        }
+        "a PV is restored from a backup"
+    }
+
+    fn forge_mark(&self) -> &'static str {
+        self.world.change(|state| {
+            let filled = slots(state, |at| state.slots[at].disk.is_some());
+            let Some((slot, other)) = any(&filled).zip(any(&filled)) else {
+                return "there is no disk";
+            };
+            let [slot, other] = [slot, other].map(|at| &state.slots[*at]);
+            let (node, disk) = (slot.node, slot.disk.unwrap());
+            let mark = match fastrand::u8(..3) {
+                0 => MarkOnDisk::Absent,
+                1 => {
+                    let digest = format!("{:016x}", fastrand::u64(..));
+                    MarkOnDisk::Unreadable { digest }
+                }
+                _ => state.mark(other.node, other.disk.unwrap()),
+            };
+            state.set_mark(node, disk, mark);
+            state.disks[disk].is_forged = true;
+            "a mark is lost, broken, or that of another disk"
+        })
+    }
+
+    fn register_again(&self) {
+        let (store, nodes) = (self.api.store(), &resource::NODES);
+        let node = NODES[fastrand::usize(..self.nodes)];
+        let Ok(before) = store.get(nodes, "", node) else {
+            return;
+        };
+        let labels = &before["metadata"]["labels"];
+        let after = json!({ "metadata": { "name": node, "labels": labels }, "spec": {} });
+        self.delete(nodes, &before);
+        store.create(nodes, "", after).unwrap();
+    }
+
+    /// Sets everything right that no consent can: each disk goes where a PV records it, or where it belongs.
+    pub fn restore_order(&self) {
+        process::jump(0);
+        for pv in self.world.pvs() {
+            self.set_policy(&pv, "Delete");
+        }
+        let mut pvs = self.world.pvs();
+        let urgency = ["Bound", "Released", "Failed", "Available"];
+        pvs.sort_by_key(|pv| urgency.iter().position(|it| pv["status"]["phase"] == *it));
+        self.world.change(|state| {
+            let all = 0..state.slots.len();
+            let mut left: BTreeSet<_> = (0..state.disks.len()).collect();
+            let mut places = vec![None; state.slots.len()];
+            for pv in &pvs {
+                let path = pv["spec"]["local"]["path"].as_str().unwrap();
+                let slot = node_of(pv).and_then(|node| state.slot(node, path)).unwrap();
+                let disk = disk_of(state, pv).filter(|disk| left.contains(disk));
+                let disk = disk.filter(|disk| state.may_be_on(state.slots[slot].node, *disk));
+                if let Some(disk) = disk.filter(|_| places[slot].is_none()) {
+                    left.remove(&disk);
+                    places[slot] = Some(disk);
+                }
+            }
+            for disk in left {
+                let home = all.clone().find(|at| state.slots[*at].home == Some(disk));
+                let class = state.slots[home.unwrap()].class;
+                let free = |at: &usize| {
+                    let slot = &state.slots[*at];
+                    places[*at].is_none() && slot.class == class && state.may_be_on(slot.node, disk)
+                };
+                let slot = home.filter(free).or_else(|| all.clone().find(free));
+                places[slot.unwrap()] = Some(disk);
+            }
+            for (slot, disk) in places.into_iter().enumerate() {
+                if state.slots[slot].disk != disk {
+                    state.plug(slot, disk);
+                }
+            }
+            for disk in &mut state.disks {
+                (disk.hangs, disk.next_wipe_fails) = (false, false);
+                disk.mounted_for.clear();
+            }
+        });
+    }
+
+    /// Gives up the PV that a report names as the wrong one.
+    fn give_up_other(&self, detail: &str) {
+        let named = detail.split_once(" of PV ").map(|(_, rest)| rest);
+        let named = named.and_then(|it| it.split([',', ' ', ';']).next());
+        let named =
+            named.filter(|_| detail.contains("delete that PV") || detail.contains("delete PV"));
+        let (store, pvs) = (self.api.store(), &resource::PERSISTENT_VOLUMES);
+        if let Some(pv) = named.and_then(|name| store.get(pvs, "", name).ok()) {
+            let claim = &pv["spec"]["claimRef"]["name"];
+            let claims = self.claims();
+            for claim in claims.iter().filter(|it| it["metadata"]["name"] == *claim) {
+                self.delete(&resource::PERSISTENT_VOLUME_CLAIMS, claim);
+            }
+            self.set_policy(&pv, "Retain");
+            self.delete(pvs, &pv);
+        }
+    }
+
+    /// Gives the consents that the reports of held volumes name.
+    pub fn consent(&self, process: &Process) {
+        let node = NODES[process.node];
+        for (volume, detail) in process.held() {
+            let quoted = |verb: &str| detail.split('"').find(|it| it.starts_with(verb));
+            let given = if let Some(pv) = &volume.pv {
+                let consent = quoted("wipe:").or_else(|| quoted("forget:"));
+                let pvs = &resource::PERSISTENT_VOLUMES;
+                consent.map(|it| self.annotate(pvs, pv, ANNOTATION_CONSENT, json!(it)))
+            } else {
+                let mut words = detail.split(' ');
+                let word = words.find(|it| it.starts_with(CONSENT_PREFIX));
+                let consent = word.and_then(|it| it.split_once('='));
+                consent.map(|(key, it)| self.annotate(&resource::NODES, node, key, json!(it)))
+            };
+            if given.is_none() {
+                self.give_up_other(&detail);
+            }
+            let is_cleaned = detail.contains("local-volume-provisioner clean ");
+            self.world.change(|state| {
+                let slot = state.slot(process.node, &volume.path);
+                let Some(disk) = slot.and_then(|slot| state.slots[slot].disk) else {
+                    return;
+                };
+                state.disks[disk].has_consent |= given.is_some();
+                if is_cleaned {
+                    state.disks[disk].data = None;
+                }
+            });
+        }
+    }
+}
+
+/// Disks that are nowhere go where they belong.
+fn plug_in_missing(state: &mut State) {
+    for slot in 0..state.slots.len() {
+        let home = state.slots[slot].home;
+        let is_somewhere = home.is_some_and(|home| {
+            let mut slots = state.slots.iter();
+            slots.any(|slot| slot.disk == Some(home))
+        });
+        let may_be = home.is_some_and(|home| state.may_be_on(state.slots[slot].node, home));
+        if state.slots[slot].disk.is_none() && !is_somewhere && may_be {
+            state.plug(slot, home);
+        }
+    }
+}
+
+fn move_to_other_node(state: &mut State, slot: usize, at: usize) -> &'static str {
+    let empty = slots(state, |other| {
+        let (other, slot) = (&state.slots[other], &state.slots[slot]);
+        other.disk.is_none()
+            && other.node != slot.node
+            && other.class == slot.class
+            && state.may_be_on(other.node, at)
+    });
+    let Some(other) = any(&empty) else {
+        return "no disk is moved";
+    };
+    state.plug(slot, None);
+    state.plug(*other, Some(at));
+    "a disk is moved to another node"
+}

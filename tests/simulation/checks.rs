@@ -1,0 +1,212 @@
+//! What must hold in every world.
+
+use std::sync::Arc;
+
+use control_plane::resource;
+use local_volume_provisioner::names::{ANNOTATION_IDENTITY, FINALIZER};
+use serde_json::Value;
+
+use crate::world::{CLASSES, Lock, NODES, State, World, identity, node_of};
+
+/// What a wipe is for.
+#[derive(Clone, Debug)]
+pub struct Wipe {
+    pub node: usize,
+    pub path: String,
+    pub pv: String,
+    pub pv_uid: String,
+    pub identity: String,
+    /// Whether an administrator's consent stands for the PV.
+    pub is_orphan: bool,
+}
+
+/// The tenant of a PV, by the UID of its claim.
+pub fn tenant(pv: &Value) -> Option<&str> {
+    pv["spec"]["claimRef"]["uid"].as_str()
+}
+
+pub fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+/// The disk that a PV was made for, by its recorded identity.
+pub fn disk_of(state: &State, pv: &Value) -> Option<usize> {
+    let recorded = &pv["metadata"]["annotations"][ANNOTATION_IDENTITY];
+    let mut disks = state.disks.iter().enumerate();
+    Some(
+        disks
+            .find(|(at, disk)| *recorded == identity(*at, disk.kind))?
+            .0,
+    )
+}
+
+impl World {
+    /// Checks a wipe at the moment at which it destroys data.
+    pub fn check_wipe(&self, at: usize, lock: Option<Lock>, wipe: &Wipe) {
+        let pv = self.store.get(&resource::PERSISTENT_VOLUMES, "", &wipe.pv);
+        let mut state = self.lock();
+        let disk = &state.disks[at];
+        let pv = pv.map(|pv| (*pv).clone()).unwrap_or_default();
+        let metadata = &pv["metadata"];
+        let has_finalizer = |all: &Vec<Value>| all.iter().any(|it| it == FINALIZER);
+        let is_by_hand = state.by_hand.contains(&wipe.pv_uid);
+        let of_pv = [
+            (uid(&pv) != wipe.pv_uid, "its PV is gone"),
+            (
+                !metadata["deletionTimestamp"].is_string(),
+                "its PV is not Terminating",
+            ),
+            (
+                !metadata["finalizers"].as_array().is_some_and(has_finalizer),
+                "its PV lacks the finalizer",
+            ),
+            (
+                pv["spec"]["local"]["path"] != wipe.path || node_of(&pv) != Some(wipe.node),
+                "it is another PV's",
+            ),
+            (
+                !disk.is_forged
+                    && disk
+                        .data
+                        .as_deref()
+                        .is_some_and(|data| tenant(&pv) != Some(data)),
+                "the data is another tenant's",
+            ),
+        ];
+        let of_disk = [
+            (
+                wipe.is_orphan && !disk.has_consent,
+                "no administrator consented",
+            ),
+            (!disk.mounted_for.is_empty(), "it is in use"),
+            (lock.is_some() && disk.lock != lock, "it is not locked"),
+            (
+                wipe.identity != identity(at, disk.kind),
+                "it is another disk",
+            ),
+        ];
+        let of_pv = of_pv.iter().filter(|_| {
+            // The PV may be gone by force, and a consent stands for what is there.
+            !wipe.is_orphan && !is_by_hand && !disk.has_consent
+        });
+        let faults = of_pv.chain(&of_disk).filter(|(is_fault, _)| *is_fault);
+        let faults: Vec<_> = faults.map(|(_, fault)| *fault).collect();
+        if !faults.is_empty() {
+            let text = format!(
+                "disk {at} is wiped for {} of {}, but {}",
+                wipe.pv,
+                NODES[wipe.node],
+                faults.join(", and ")
+            );
+            state.violation(&text);
+        }
+    }
+
+    /// A wipe has ended well.
+    pub fn wiped(&self, at: usize) {
+        let mut state = self.lock();
+        state.wipes += 1;
+        let disk = &mut state.disks[at];
+        disk.data = None;
+        (disk.is_forged, disk.has_consent) = (false, false);
+    }
+
+    /// Checks a new PV.
+    pub fn check_offer(&self, pv: &Value) {
+        let path = &pv["spec"]["local"]["path"];
+        let all = self.pvs();
+        let mut state = self.lock();
+        if state.by_hand.contains(uid(pv)) {
+            return;
+        }
+        let same = all.iter().filter(|other| {
+            other["spec"]["local"]["path"] == *path && node_of(other) == node_of(pv)
+        });
+        if same.count() > 1 {
+            state.violation(&format!("{path} has two PVs"));
+        }
+        let disk = disk_of(&state, pv).map(|disk| &state.disks[disk]);
+        let data = disk.filter(|disk| !disk.is_forged && !disk.has_consent);
+        if let Some(tenant) = data.and_then(|disk| disk.data.clone()) {
+            let text = format!("{path} is offered with the data of {tenant}");
+            state.violation(&text);
+        }
+    }
+
+    /// A kubelet mounts what is at the path of a bound PV, and the tenant reads and writes.
+    pub fn mount(&self, pv: &Value) -> bool {
+        let (Some(node), Some(tenant)) = (node_of(pv), tenant(pv)) else {
+            return false;
+        };
+        let (path, name) = (&pv["spec"]["local"]["path"], &pv["metadata"]["name"]);
+        let shows_mounts = self.shows_mounts;
+        self.change(|state| {
+            let slot = state.slot(node, path.as_str().unwrap()).unwrap();
+            let Some(at) = state.slots[slot].disk else {
+                return false;
+            };
+            let is_its_disk = disk_of(state, pv) == Some(at);
+            let is_by_hand = state.by_hand.contains(uid(pv));
+            let is_marked = state
+                .mark(node, at)
+                .valid()
+                .is_some_and(|it| it.pv_uid == uid(pv));
+            let disk = &mut state.disks[at];
+            // A tenant of another disk is seen in the mount table only.
+            if disk.hangs || !(is_its_disk || shows_mounts) {
+                return false;
+            }
+            let name = name.as_str().unwrap().to_owned();
+            disk.mounted_for.insert((node, name));
+            let mut fault = disk
+                .is_wiped
+                .then(|| format!("{path} is mounted while it is wiped"));
+            // What a tenant writes to the wrong disk is lost to it: the path does not prove the disk.
+            if is_its_disk {
+                let before = disk.data.replace(tenant.to_owned());
+                // No provisioner may have seen that this PV is back.
+                disk.is_forged |= is_by_hand && !is_marked;
+                let foreign = before.filter(|before| before != tenant && !is_by_hand);
+                let foreign = foreign.filter(|_| !disk.is_forged);
+                let found =
+                    foreign.map(|data| format!("the tenant of {path} finds the data of {data}"));
+                fault = fault.or(found);
+            }
+            if let Some(fault) = fault {
+                state.violation(&fault);
+            }
+            true
+        })
+    }
+
+    /// Why the world is not at rest.
+    pub fn unsettled(&self) -> Option<String> {
+        let pvs = self.pvs();
+        let state = self.lock();
+        let plugged = state.slots.iter().filter(|slot| slot.disk.is_some());
+        let of_slot = |pv: &&Arc<Value>, node, path: &str| {
+            pv["spec"]["local"]["path"] == *path && node_of(pv) == Some(node)
+        };
+        let mut plugged = plugged.map(|slot| {
+            let (path, node) = (&slot.path, slot.node);
+            let pvs = pvs.iter().filter(|pv| of_slot(pv, node, path));
+            let path = format!("{path} of {}", NODES[node]);
+            let [pv] = pvs.collect::<Vec<_>>()[..] else {
+                return Some(format!("{path} is not offered"));
+            };
+            let (phase, name) = (&pv["status"]["phase"], &pv["metadata"]["name"]);
+            let disk = &state.disks[slot.disk?];
+            let is_deleted = pv["metadata"]["deletionTimestamp"].is_string();
+            match phase.as_str() {
+                Some("Bound") => None,
+                _ if is_deleted => Some(format!("PV {name} of {path} is Terminating")),
+                Some("Available") if disk.data.is_none() || disk.is_forged => None,
+                _ => Some(format!(
+                    "PV {name} of {path}, class {}, is {phase}, data: {:?}",
+                    CLASSES[slot.class], disk.data
+                )),
+            }
+        });
+        plugged.find_map(|why| why)
+    }
+}
