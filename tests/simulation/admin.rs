@@ -133,6 +133,12 @@ impl Script<'_> {
     }
 
     fn set_policy(&self, pv: &Value, policy: &str) {
+        if policy == "Retain" {
+            let mut state = self.world.lock();
+            state
+                .retained_at
+                .insert(uid(pv).to_owned(), process::elapsed());
+        }
         let (store, pvs) = (self.api.store(), &resource::PERSISTENT_VOLUMES);
         let _ = store.modify(pvs, "", name(pv), Part::Main, |pv| {
             let mut pv = pv.clone();
@@ -213,7 +219,9 @@ impl Script<'_> {
         })
     }
 
-    fn register_again(&self) {
+    /// The new Node has no annotations, so a pause ends.
+    fn register_again(&mut self) {
+        self.resume();
         let (store, nodes) = (self.api.store(), &resource::NODES);
         let node = NODES[fastrand::usize(..self.nodes)];
         let Ok(before) = store.get(nodes, "", node) else {

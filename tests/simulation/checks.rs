@@ -1,11 +1,13 @@
 //! What must hold in every world.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use control_plane::resource;
 use local_volume_provisioner::names::{ANNOTATION_IDENTITY, FINALIZER};
 use serde_json::Value;
 
+use crate::process;
 use crate::world::{CLASSES, Lock, NODES, State, World, identity, node_of};
 
 /// What a wipe is for.
@@ -40,7 +42,34 @@ pub fn disk_of(state: &State, pv: &Value) -> Option<usize> {
     )
 }
 
+/// How long a decision of an administrator may take until no wipe begins against it.
+const REACTION: Duration = Duration::from_secs(2);
+
 impl World {
+    /// Checks a wipe by a provisioner before it begins.
+    pub fn check_begin(&self, at: usize, wipe: &Wipe) {
+        let pv = self.store.get(&resource::PERSISTENT_VOLUMES, "", &wipe.pv);
+        let pv = pv.map(|pv| (*pv).clone()).unwrap_or_default();
+        let retains = pv["spec"]["persistentVolumeReclaimPolicy"] == "Retain";
+        let mut state = self.lock();
+        let is_old = |since: Option<&Duration>| {
+            since.is_some_and(|since| process::elapsed() > *since + REACTION)
+        };
+        let mark = state.mark(wipe.node, at);
+        let is_clean = mark.is_free() && mark.valid().is_some_and(|it| it.pv_uid == wipe.pv_uid);
+        let faults = [
+            (is_old(state.paused_at.as_ref()), "cleaning is paused"),
+            (
+                retains && is_old(state.retained_at.get(&wipe.pv_uid)),
+                "its policy is Retain",
+            ),
+            (is_clean && !wipe.is_orphan, "it is clean already"),
+        ];
+        for (_, fault) in faults.iter().filter(|(is_fault, _)| *is_fault) {
+            state.violation(&format!("a wipe of disk {at} begins, but {fault}"));
+        }
+    }
+
     /// Checks a wipe at the moment at which it destroys data.
     pub fn check_wipe(&self, at: usize, lock: Option<Lock>, wipe: &Wipe) {
         let pv = self.store.get(&resource::PERSISTENT_VOLUMES, "", &wipe.pv);
@@ -61,11 +90,14 @@ impl World {
                 "its PV lacks the finalizer",
             ),
             (
-                pv["spec"]["local"]["path"] != wipe.path || node_of(&pv) != Some(wipe.node),
+                pv.is_object()
+                    && (pv["spec"]["local"]["path"] != wipe.path
+                        || node_of(&pv) != Some(wipe.node)),
                 "it is another PV's",
             ),
             (
-                !disk.is_forged
+                pv.is_object()
+                    && !disk.is_forged
                     && disk
                         .data
                         .as_deref()
@@ -85,10 +117,9 @@ impl World {
                 "it is another disk",
             ),
         ];
-        let of_pv = of_pv.iter().filter(|_| {
-            // The PV may be gone by force, and a consent stands for what is there.
-            !wipe.is_orphan && !is_by_hand && !disk.has_consent
-        });
+        // A PV may be gone by force, and a consent stands for what is there.
+        let of_pv = of_pv.iter().skip(if is_by_hand { 3 } else { 0 });
+        let of_pv = of_pv.filter(|_| !wipe.is_orphan && !disk.has_consent);
         let faults = of_pv.chain(&of_disk).filter(|(is_fault, _)| *is_fault);
         let faults: Vec<_> = faults.map(|(_, fault)| *fault).collect();
         if !faults.is_empty() {
@@ -125,7 +156,20 @@ impl World {
         if same.count() > 1 {
             state.violation(&format!("{path} has two PVs"));
         }
-        let disk = disk_of(&state, pv).map(|disk| &state.disks[disk]);
+        let at = disk_of(&state, pv);
+        let of_disk = all.iter().filter(|other| {
+            let is_by_hand = state.by_hand.contains(uid(other));
+            node_of(other) == node_of(pv) && disk_of(&state, other) == at && !is_by_hand
+        });
+        if at.is_some() && of_disk.count() > 1 {
+            state.violation(&format!("the disk at {path} has two PVs"));
+        }
+        let disk = at.map(|disk| &state.disks[disk]);
+        let is_mounted = disk.is_some_and(|disk| !disk.mounted_for.is_empty());
+        if is_mounted && self.shows_mounts {
+            state.violation(&format!("{path} is offered while it is in use"));
+        }
+        let disk = at.map(|disk| &state.disks[disk]);
         let data = disk.filter(|disk| !disk.is_forged && !disk.has_consent);
         if let Some(tenant) = data.and_then(|disk| disk.data.clone()) {
             let text = format!("{path} is offered with the data of {tenant}");
@@ -183,6 +227,13 @@ impl World {
     pub fn unsettled(&self) -> Option<String> {
         let pvs = self.pvs();
         let state = self.lock();
+        for (at, disk) in state.disks.iter().enumerate() {
+            let is_by_hand = |pv: &Value| state.by_hand.contains(uid(pv));
+            let of_disk = |pv: &&Arc<Value>| disk_of(&state, pv) == Some(at) && !is_by_hand(pv);
+            if disk.global.is_unique && pvs.iter().filter(of_disk).count() > 1 {
+                return Some(format!("disk {at} has two PVs"));
+            }
+        }
         let plugged = state.slots.iter().filter(|slot| slot.disk.is_some());
         let of_slot = |pv: &&Arc<Value>, node, path: &str| {
             pv["spec"]["local"]["path"] == *path && node_of(pv) == Some(node)

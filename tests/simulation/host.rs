@@ -300,6 +300,7 @@ impl SimVolume {
     ) -> Result<CleanVolume, Failure> {
         let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
         let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
+        world.check_begin(at, &wipe);
         for _ in 0..fastrand::u32(1..5) {
             world.check_wipe(at, Some(self.lock.held), &wipe);
             world.lock().disks[at].is_wiped = true;

@@ -10,6 +10,7 @@ use control_plane::{Faults, InProcess, resource};
 use local_volume_provisioner::names::ANNOTATION_PAUSED;
 use serde_json::{Value, json};
 
+use crate::process;
 use crate::world::{CLASSES, NODES, World, node_of};
 
 /// Acts as tenants, administrators, disks and the API server.
@@ -222,7 +223,13 @@ impl<'a> Script<'a> {
         let _ = store.delete(of, namespace.unwrap_or_default(), name(object), &options);
     }
 
+    pub fn resume(&mut self) {
+        self.is_paused = false;
+        self.set_paused(false);
+    }
+
     fn set_paused(&self, paused: bool) {
+        self.world.lock().paused_at = paused.then(process::elapsed);
         for node in &NODES[..self.nodes] {
             let value = if paused { json!("true") } else { Value::Null };
             self.annotate(&resource::NODES, node, ANNOTATION_PAUSED, value);

@@ -108,6 +108,10 @@ pub struct State {
     pub violations: Vec<String>,
     /// The PVs that an administrator made or changed, by UID.
     pub by_hand: BTreeSet<String>,
+    /// Since when cleaning is paused.
+    pub paused_at: Option<Duration>,
+    /// Since when the policy of PVs is Retain, by UID.
+    pub retained_at: BTreeMap<String, Duration>,
     locks: u64,
     processes: u64,
     pub wipes: u64,
