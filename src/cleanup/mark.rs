@@ -1,10 +1,13 @@
 //! Writes marks on open and locked volumes.
 
 use std::fmt::Display;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use crate::crash::crash_point;
 use crate::host::Machine;
-use crate::host::access::Access;
+use crate::host::access::{Access, OpenError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::identity::Identity;
@@ -20,6 +23,10 @@ use crate::view::PvView;
 use super::blocking::blocking;
 use super::volume::Volume;
 use super::{CleanupContext, Commit, Failure, Obstacle};
+
+/// How often, and how long each time, the lock of a volume is waited for before its mark is written.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the mark of a locked volume is found by.
 #[derive(Clone, Debug)]
@@ -71,6 +78,17 @@ impl Marker {
     }
 }
 
+/// Locks a volume exclusively. Waits for those who only read it for a moment, such as udev. Blocking.
+fn lock_alone(volume: &Volume, path: &Path) -> Result<VolumeLock, OpenError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match VolumeLock::acquire(volume, path, Access::Clean) {
+            Err(OpenError::Locked(_)) => thread::sleep(LOCK_PAUSE),
+            locked => return locked,
+        }
+    }
+    VolumeLock::acquire(volume, path, Access::Clean)
+}
+
 /// Writes a mark, unless the volume or its mark has changed since the scan. Blocking.
 ///
 /// # Errors
@@ -84,7 +102,8 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
         }
         VolumeMode::Block => Volume::Device(Device::open(path.as_path(), Access::Probe)?),
     };
-    let _lock = VolumeLock::acquire(&volume, path.as_path(), Access::Probe)?;
+    // Two provisioners of a rolling update must not both replace the mark that they have seen.
+    let _lock = lock_alone(&volume, path.as_path())?;
     let identity = volume.identity(path, &machine.sysfs);
     let identity = identity.map_err(|error| unknown(&error))?;
     let marked = volume.marked(path, &write.mark.class, &identity);
