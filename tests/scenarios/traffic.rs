@@ -148,9 +148,10 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
     let streamed = streamed() - before;
     let own = stage.pvs_at(&own).pop().unwrap();
     let size = serde_json::to_string(&own).unwrap().len() as u64;
-    // Made, and made Available: two events of this one, and nothing of the fifty others.
+    // It is made, without a phase and so shorter, and perhaps made Available already: one or two events of this one, and
+    // nothing of the fifty others.
     assert!(
-        (size..4 * size).contains(&streamed),
+        (size / 2..4 * size).contains(&streamed),
         "{streamed} bytes for one PV of {size}"
     );
     let made = requests.since(mark);
