@@ -160,6 +160,10 @@ fn pod_without_state_directory_and_kubelet_reports_that_it_does_not_protect() {
         let gauge = format!("local_volume_provisioner_protection{{feature=\"{feature}\"}} {on}");
         assert!(metrics.contains(&gauge), "{gauge}");
     }
+    // The provisioner sees its PV later than this test does.
+    stage.eventually("the node is ready", || {
+        provisioner.http_get("/ready").unwrap().0 == 200
+    });
     let address = provisioner.http_address().unwrap();
     let command = stage
         .command()
