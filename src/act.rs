@@ -21,6 +21,7 @@ use crate::cleanup::release::release;
 use crate::cleanup::{CleanupContext, PassFacts};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
+use crate::names::ANNOTATION_PROVISIONED_BY;
 use crate::plan::{About, Action, JobWrite, Patch, Withdrawal};
 use crate::quantity;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
@@ -190,6 +191,15 @@ impl Actor {
         });
     }
 
+    /// Fails if our Node was registered again, and the watch does not show it yet. The garbage collector would delete each PV
+    /// that the former one owns, as fast as it is created or adopted.
+    async fn ensure_node_is_current(&self) -> Result<(), ApiError> {
+        let node = self.context.state.borrow().node.clone();
+        let found = self.context.cluster.node(&node.name).await?;
+        let is_same = found.uid.is_some_and(|uid| uid == node.uid);
+        is_same.then_some(()).ok_or(ApiError::Conflict)
+    }
+
     /// The generation of the current configuration.
     fn generation(&self) -> u64 {
         self.context.state.borrow().settings.generation
@@ -215,6 +225,9 @@ impl Actor {
         expectations: &Expectations,
         facts: &PassFacts,
     ) -> Result<(), ApiError> {
+        if patch.annotations.contains_key(ANNOTATION_PROVISIONED_BY) {
+            self.ensure_node_is_current().await?;
+        }
         self.mark(&mut patch, facts).await?;
         let (name, cluster) = (&patch.pv.name, &self.context.cluster);
         if !patch.changes_nothing() {

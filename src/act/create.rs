@@ -65,6 +65,9 @@ impl Actor {
         if self.context.state.borrow().node.hostname != draft.hostname {
             return Ok(());
         }
+        if draft.object["metadata"]["ownerReferences"].is_array() {
+            self.ensure_node_is_current().await?;
+        }
         let (first, second) = (&draft.name, &draft.second_name);
         // An unlabelled PV of this volume may have the second name. The watch does not show it.
         if first != second && self.find(second, &draft.path, expectations).await? == Some(true) {

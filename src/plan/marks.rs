@@ -6,10 +6,11 @@ use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
 use crate::inventory::{Candidate, Contents, Skip};
 use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision,
+    ANNOTATION_CONSENT, ANNOTATION_OFFER, ANNOTATION_USED, CONSENT_PREFIX, fnv1a_64, pv_name,
+    pv_name_on_collision,
 };
 use crate::types::{HostPath, SkipReason};
-use crate::view::{PvView, Tenancy};
+use crate::view::{Phase, PvView, Tenancy};
 
 use super::consent::{consent, consents_to};
 use super::mark::{Agreement, Unowned, agreement, describe, unowned};
@@ -28,6 +29,7 @@ impl<'a> Planner<'a> {
     ) -> bool {
         let candidate = volume.candidate;
         let Some(cluster) = self.settings.judges(candidate) else {
+            record_use(pv, patch);
             return true;
         };
         // A scan from before our last write. Then the patch waits, too.
@@ -74,7 +76,7 @@ impl<'a> Planner<'a> {
                 patch.mark = Some(Box::new(MarkWrite::new(volume, *mark)));
             }
             // The first scan knows no PVs and reads no contents, which decide.
-            Agreement::Mismatch(_) if pv.offer.is_none() && is_unread(candidate) => {}
+            Agreement::Mismatch(_) if pv.offer.is_none() && is_unread(candidate) => return true,
             Agreement::Mismatch(why) if pv.never_used() => {
                 self.withdraw_as(reasons::VOLUME_MARK_MISMATCH, pv, &why);
                 return false;
@@ -82,8 +84,10 @@ impl<'a> Planner<'a> {
             Agreement::Mismatch(why) => {
                 let reason = reasons::VOLUME_MARK_MISMATCH;
                 self.problem(pv, reason, VolumeState::MarkMismatch, why);
+                return true;
             }
         }
+        record_use(pv, patch);
         true
     }
 
@@ -319,6 +323,15 @@ impl<'a> Planner<'a> {
             order.orphan_on = Some(self.node.name.clone());
             self.due.push(order);
         }
+    }
+}
+
+/// Records that a PV was used, once its disk is known to be its own: a restored API server may bind a claim whose tenant
+/// has written nothing to a PV whose disk has the data of another.
+fn record_use(pv: &PvView, patch: &mut Patch) {
+    if matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed) && !pv.used {
+        let used = Some("true".into());
+        patch.annotations.insert(ANNOTATION_USED, used);
     }
 }
 

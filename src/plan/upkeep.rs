@@ -4,8 +4,8 @@ use crate::host::identity::{Match, compare};
 use crate::host::mark::MarkState;
 use crate::inventory::Candidate;
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME,
-    LABEL_IDENTITY_HASH, provisioner_name,
+    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
+    provisioner_name,
 };
 use crate::quantity;
 use crate::types::VolumeMode;
@@ -56,10 +56,6 @@ impl<'a> Planner<'a> {
     pub(super) fn upkeep(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
         let mut patch = Patch::of(pv);
         self.label(pv, &mut patch);
-        if matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed) && !pv.used {
-            let used = Some("true".into());
-            patch.annotations.insert(ANNOTATION_USED, used);
-        }
         self.finalizer(pv, location, &mut patch);
         self.installation(pv, location, &mut patch);
         let stays = if let PvLocation::Volume(volume) = location {

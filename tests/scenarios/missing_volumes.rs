@@ -153,7 +153,9 @@ fn a_claim_at_the_last_moment_keeps_its_pv() {
     let bound = stage.pv(&name(&pv)).unwrap();
     assert_eq!((uid(&bound), phase(&bound)), (uid(&pv), "Bound".to_owned()));
     late.release();
-    let bound = stage.used(&pv);
+    let bound = stage.eventually("it is protected", || {
+        stage.pv(&name(&pv)).filter(is_protected)
+    });
     stage.still(&mut provisioner, "the claim keeps its PV", || {
         is_untouched(&stage, &bound, "Bound")
     });

@@ -89,8 +89,7 @@ impl Script<'_> {
                 "a PV is deleted"
             }
             2 => {
-                self.edit(pv, |pv| pv["metadata"]["finalizers"] = json!([]));
-                self.delete(&resource::PERSISTENT_VOLUMES, pv);
+                self.delete_by_force(pv);
                 "a PV is deleted by force"
             }
             3 => {
@@ -103,11 +102,9 @@ impl Script<'_> {
                 self.strip(pv);
                 "metadata of a PV is removed"
             }
-            6 => {
-                self.backups = pvs;
-                "a backup is made"
-            }
-            7 | 8 => self.restore(),
+            6 => self.back_up(),
+            7 => self.restore(),
+            8 => self.roll_back(),
             9 => self.forge_mark(),
             10 => {
                 self.register_again();
@@ -118,6 +115,11 @@ impl Script<'_> {
                 "the clocks jump"
             }
         }
+    }
+
+    pub fn delete_by_force(&self, pv: &Value) {
+        self.edit(pv, |pv| pv["metadata"]["finalizers"] = json!([]));
+        self.delete(&resource::PERSISTENT_VOLUMES, pv);
     }
 
     /// Changes a PV by hand.
@@ -168,33 +170,6 @@ impl Script<'_> {
                 }
             }
         });
-    }
-
-    /// Restores a PV from the backup.
-    fn restore(&self) -> &'static str {
-        let now = self.world.pvs();
-        let mut gone = self.backups.clone();
-        gone.retain(|pv| now.iter().all(|it| name(it) != name(pv)));
-        let Some(pv) = any(&gone) else {
-            return "nothing is missing";
-        };
-        let mut pv = (**pv).clone();
-        let metadata = pv["metadata"].as_object_mut().unwrap();
-        for key in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "deletionTimestamp",
-        ] {
-            metadata.remove(key);
-        }
-        pv["status"].take();
-        let store = self.api.store();
-        let restored = store.create(&resource::PERSISTENT_VOLUMES, "", pv);
-        if let Ok(restored) = restored {
-            self.world.lock().by_hand.insert(uid(&restored).to_owned());
-        }
-        "a PV is restored from a backup"
     }
 
     fn forge_mark(&self) -> &'static str {

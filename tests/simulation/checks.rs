@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control_plane::resource;
+use http::Method;
+use local_volume_provisioner::host::mark::Mark;
 use local_volume_provisioner::names::{ANNOTATION_IDENTITY, FINALIZER};
 use serde_json::Value;
 
@@ -42,8 +44,14 @@ pub fn disk_of(state: &State, pv: &Value) -> Option<usize> {
     )
 }
 
-/// How long a decision of an administrator may take until no wipe begins against it.
-const REACTION: Duration = Duration::from_secs(2);
+/// How long a decision of an administrator may take until no wipe begins against it: it may come while the last request
+/// before a wipe is answered.
+const REACTION: Duration = Duration::from_secs(22);
+
+/// How often a process may send the same request in a minute, whatever fails: a read for each disk, which is tried each
+/// second, and a write, which a pass repeats while a watch does not show it.
+const READS: usize = 100;
+const WRITES: usize = 100;
 
 impl World {
     /// Checks a wipe by a provisioner before it begins.
@@ -55,18 +63,38 @@ impl World {
         let is_old = |since: Option<&Duration>| {
             since.is_some_and(|since| process::elapsed() > *since + REACTION)
         };
-        let mark = state.mark(wipe.node, at);
-        let is_clean = mark.is_free() && mark.valid().is_some_and(|it| it.pv_uid == wipe.pv_uid);
         let faults = [
             (is_old(state.paused_at.as_ref()), "cleaning is paused"),
             (
                 retains && is_old(state.retained_at.get(&wipe.pv_uid)),
                 "its policy is Retain",
             ),
-            (is_clean && !wipe.is_orphan, "it is clean already"),
         ];
         for (_, fault) in faults.iter().filter(|(is_fault, _)| *is_fault) {
             state.violation(&format!("a wipe of disk {at} begins, but {fault}"));
+        }
+    }
+
+    /// Checks the mark that a wipe replaces.
+    pub fn check_wiping(&self, node: usize, at: usize, next: &Mark, is_orphan: bool) {
+        let mut state = self.lock();
+        let found = state.mark(node, at);
+        let is_same = |it: &Mark| it.pv_uid == next.pv_uid && it.release == next.release;
+        if found.is_free() && found.valid().is_some_and(is_same) && !is_orphan {
+            state.violation(&format!("disk {at} is clean already, and is wiped again"));
+        }
+    }
+
+    /// Checks how often a process sent the same request in a minute.
+    pub fn check_rate(&self, count: usize, method: &Method, path: &str) {
+        let mut state = self.lock();
+        let limit = if method.is_safe() {
+            READS * state.disks.len()
+        } else {
+            WRITES
+        };
+        if count == limit {
+            state.violation(&format!("{count} times in a minute: {method} {path}"));
         }
     }
 

@@ -370,7 +370,12 @@ impl LockedVolume for SimVolume {
 
     fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
         let mark = commit.mark_in(state, &self.candidate.mark.on_disk);
+        let is_orphan = commit.order.orphan_on.is_some();
         let write = async move {
+            if let Some(mark) = mark.as_ref().filter(|it| it.state == MarkState::Wiping) {
+                let (node, at) = (self.host.node, self.lock.at);
+                self.host.world.check_wiping(node, at, mark, is_orphan);
+            }
             self.write(mark).await?;
             Ok(self as BoxedVolume)
         };

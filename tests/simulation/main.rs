@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod admin;
+mod backups;
 mod checks;
 mod host;
 mod job_pod;

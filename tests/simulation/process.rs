@@ -1,6 +1,7 @@
 //! The provisioner's process: the real controller, with a client of the API server in this process.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +31,8 @@ use tower::ServiceExt;
 
 use crate::host::SimHost;
 use crate::world::{NODES, World};
+
+const MINUTE: Duration = Duration::from_mins(1);
 
 thread_local! {
     static BEGIN: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -87,9 +90,36 @@ impl Log {
     }
 }
 
+/// The requests of the last minute: when, the verb, and what for.
+#[derive(Debug, Default)]
+struct Rate(VecDeque<(Duration, http::Method, String)>);
+
+impl Rate {
+    /// Counts a request. Returns how many of this kind there were in the last minute.
+    fn count(&mut self, method: &http::Method, path: &str) -> usize {
+        let now = elapsed();
+        self.0.push_back((now, method.clone(), path.to_owned()));
+        while self.0.front().is_some_and(|it| it.0 + MINUTE < now) {
+            self.0.pop_front();
+        }
+        let same = self.0.iter().filter(|it| it.1 == method && it.2 == path);
+        same.count()
+    }
+}
+
 fn client(service: Service, world: &Arc<World>, is_alive: Arc<AtomicBool>, log: Log) -> Client {
     let world = Arc::clone(world);
+    let rate = Mutex::new(Rate::default());
     let serve = move |request: http::Request<Body>| {
+        if !request
+            .uri()
+            .query()
+            .is_some_and(|it| it.contains("watch=true"))
+        {
+            let (method, path) = (request.method(), request.uri().path());
+            let count = rate.lock().unwrap().count(method, path);
+            world.check_rate(count, method, path);
+        }
         let (service, is_alive, log) = (service.clone(), Arc::clone(&is_alive), log.clone());
         let world = Arc::clone(&world);
         async move {

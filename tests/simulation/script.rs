@@ -10,6 +10,7 @@ use control_plane::{Faults, InProcess, resource};
 use local_volume_provisioner::names::ANNOTATION_PAUSED;
 use serde_json::{Value, json};
 
+use crate::backups::Backup;
 use crate::process;
 use crate::world::{CLASSES, NODES, World, node_of};
 
@@ -23,9 +24,9 @@ pub struct Script<'a> {
     pub is_calm: bool,
     created: u32,
     is_paused: bool,
-    lags: bool,
-    /// The PVs in backups.
-    pub backups: Vec<Arc<Value>>,
+    /// The resource that the API server shows as it was.
+    lags: Option<&'static str>,
+    pub backup: Backup,
 }
 
 pub fn any<T>(all: &[T]) -> Option<&T> {
@@ -45,8 +46,8 @@ impl<'a> Script<'a> {
             is_calm: fastrand::u8(..3) == 0,
             created: 0,
             is_paused: false,
-            lags: false,
-            backups: Vec::new(),
+            lags: None,
+            backup: Backup::default(),
         }
     }
 
@@ -79,14 +80,17 @@ impl<'a> Script<'a> {
 
     /// The caches of the API server lag behind, or have caught up.
     fn lag_or_catch_up(&mut self) -> &'static str {
-        let resource = "persistentvolumes";
-        self.lags = !self.lags;
-        if self.lags {
-            self.api.faults().lag(resource, fastrand::u64(..=50));
-            return "the API server shows an earlier state";
+        if let Some(resource) = self.lags.take() {
+            self.api.faults().catch_up(resource);
+            return "the API server has caught up";
         }
-        self.api.faults().catch_up(resource);
-        "the API server has caught up"
+        let resource = match fastrand::u8(..4) {
+            0 => *any(&["nodes", "jobs", "storageclasses"]).unwrap(),
+            _ => "persistentvolumes",
+        };
+        self.lags = Some(resource);
+        self.api.faults().lag(resource, fastrand::u64(..=50));
+        "the API server shows an earlier state"
     }
 
     fn pause_or_resume(&mut self) -> &'static str {
@@ -255,9 +259,11 @@ impl<'a> Script<'a> {
     }
 
     /// Ends all faults. Tenants go, except for some claims that stay.
-    pub fn end(&self) {
+    pub fn end(&mut self) {
         self.api.faults().clear();
-        self.api.faults().catch_up("persistentvolumes");
+        if let Some(resource) = self.lags.take() {
+            self.api.faults().catch_up(resource);
+        }
         self.set_paused(false);
         let pods = self.api.store().list(&resource::PODS, Some("default"));
         let is_tenant = |pod: &&Arc<Value>| name(pod).starts_with("pod-");

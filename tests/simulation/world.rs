@@ -7,7 +7,7 @@ use std::time::Duration;
 use control_plane::{Store, resource};
 use local_volume_provisioner::host::footprint::Footprint;
 use local_volume_provisioner::host::identity::{GlobalIdentity, Identity};
-use local_volume_provisioner::host::mark::{MarkFact, MarkOnDisk, Place};
+use local_volume_provisioner::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{Candidate, Contents};
 use local_volume_provisioner::types::VolumeMode;
@@ -152,6 +152,18 @@ impl State {
         match self.disks[disk].kind {
             VolumeMode::Filesystem => self.disks[disk].mark = mark,
             VolumeMode::Block => drop(self.marks.insert((node, disk), mark)),
+        }
+    }
+
+    /// The API server forgets the tenants whose volumes no provisioner could mark `used` in time.
+    pub fn forget_unmarked(&mut self) {
+        for at in 0..self.disks.len() {
+            let nodes = 0..NODES.len();
+            let is_used = |mark: &Mark| mark.state >= MarkState::Used;
+            let mut marks = nodes.map(|node| self.mark(node, at));
+            let is_marked = marks.any(|mark| mark.valid().is_some_and(is_used));
+            let disk = &mut self.disks[at];
+            disk.is_forged |= disk.data.is_some() && !is_marked;
         }
     }
 
@@ -301,14 +313,13 @@ impl World {
 
     /// Counts a durable effect of a process. Returns whether the process crashes now.
     pub fn count_effect(&self) -> bool {
-        self.change(|state| {
-            state.effects += 1;
-            let crashes = state.crash_after == Some(state.effects);
-            if crashes {
-                state.crash_after = None;
-            }
-            crashes
-        })
+        let mut state = self.lock();
+        state.effects += 1;
+        let crashes = state.crash_after == Some(state.effects);
+        if crashes {
+            state.crash_after = None;
+        }
+        crashes
     }
 
     /// Locks a disk. `None` if it is locked.

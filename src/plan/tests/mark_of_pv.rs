@@ -172,6 +172,15 @@ fn plan_writes_what_agrees_and_reports_what_does_not() {
             &["VolumeMarkMismatch of pv", "a is MarkMismatch"],
         ),
         (
+            "claimed again after a restore of the API server",
+            with(used.clone(), |pv| {
+                pv.used = false;
+                pv.claim.as_mut().unwrap().name = "later".into();
+            }),
+            valid(MarkState::Used),
+            &["VolumeMarkMismatch of pv", "a is MarkMismatch"],
+        ),
+        (
             "never used",
             unused.clone(),
             valid(MarkState::Used),

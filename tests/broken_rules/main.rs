@@ -1,0 +1,152 @@
+//! Whether the simulation finds each rule of the program that is broken on purpose.
+//!
+//! All rules of [`rules`] are replaced in a copy of the source, which is built once. The environment then says which one
+//! is broken. `scripts/test --broken` runs this, and prints after how many worlds each was found.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod rules;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rules::{RULES, Rule};
+use serde_json::Value;
+
+/// The worlds in which a rule must be found.
+const WORLDS: u32 = 1000;
+/// What the copy has of this directory.
+const COPIED: [&str; 7] = [
+    ".cargo",
+    "Cargo.lock",
+    "Cargo.toml",
+    "benches",
+    "build.rs",
+    "src",
+    "tests",
+];
+/// Whether a rule is broken, in the copy.
+const SWITCH: &str = r#"
+/// Whether the rule of this number is broken.
+pub(crate) fn is_broken(rule: &str) -> bool {
+    static BROKEN: std::sync::LazyLock<Vec<String>> = std::sync::LazyLock::new(|| {
+        let rules = std::env::var("BROKEN_RULES").unwrap_or_default();
+        rules.split(',').map(str::to_owned).collect()
+    });
+    BROKEN.iter().any(|it| it == rule)
+}
+"#;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn each_rule_is_there_once() {
+    for rule in RULES {
+        let text = fs::read_to_string(root().join(rule.file)).unwrap();
+        let count = text.matches(rule.text).count();
+        assert_eq!(count, 1, "{}: {:?} in {}", rule.name, rule.text, rule.file);
+        assert!(rule.broken.contains("BROKEN"), "{}", rule.name);
+    }
+}
+
+/// Copies the source, with all rules replaced.
+fn copy() -> PathBuf {
+    let copy = root().join("target/broken");
+    fs::create_dir_all(&copy).unwrap();
+    for name in COPIED {
+        let copied = Command::new("cp")
+            .args(["--archive", "--no-target-directory"])
+            .args([root().join(name), copy.join(name)])
+            .status();
+        assert!(copied.unwrap().success(), "{name} cannot be copied");
+    }
+    let change = |file: &str, change: &dyn Fn(String) -> String| {
+        let path = copy.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, change(text)).unwrap();
+    };
+    for (number, rule) in RULES.iter().enumerate() {
+        let switch = format!("crate::is_broken(\"{number}\")");
+        let broken = rule.broken.replace("BROKEN", &switch);
+        change(rule.file, &|text| text.replace(rule.text, &broken));
+    }
+    change("src/lib.rs", &|text| text + SWITCH);
+    copy
+}
+
+/// Builds the simulation of a copy.
+fn build(copy: &Path) -> String {
+    let built = Command::new(env!("CARGO"))
+        .current_dir(copy)
+        .args([
+            "test",
+            "--quiet",
+            "--workspace",
+            "--profile",
+            "worlds",
+            "--test",
+            "simulation",
+        ])
+        .args(["--no-run", "--message-format", "json"])
+        .env("CARGO_TARGET_DIR", root().join("target"))
+        .output();
+    let built = built.unwrap();
+    let errors = String::from_utf8_lossy(&built.stderr);
+    let messages = String::from_utf8(built.stdout).unwrap();
+    assert!(built.status.success(), "{errors}\n{messages}");
+    let messages = messages
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut built = messages.filter(|it| it["target"]["name"] == "simulation");
+    built
+        .find_map(|it| Some(it["executable"].as_str()?.to_owned()))
+        .unwrap()
+}
+
+/// The numbers of a rule and of those behind it.
+fn numbers(rule: &Rule) -> String {
+    let names = [rule.name].into_iter().chain(rule.behind.iter().copied());
+    let number = |name| RULES.iter().position(|it| it.name == name).unwrap();
+    let numbers: Vec<_> = names.map(|name| number(name).to_string()).collect();
+    numbers.join(",")
+}
+
+#[test]
+#[ignore = "it takes minutes: scripts/test --broken"]
+fn each_broken_rule_is_found() {
+    let simulation = build(&copy());
+    let mut missed = Vec::new();
+    for rule in RULES {
+        let run = Command::new("timeout")
+            .args(["300", &simulation, "data_is_kept", "--nocapture"])
+            .env("BROKEN_RULES", numbers(rule))
+            .env("SIMULATION_WORLDS", WORLDS.to_string())
+            .env("SIMULATION_FIRST", "1")
+            .output();
+        let run = run.unwrap();
+        let text = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
+        let found = text
+            .lines()
+            .find_map(|line| line.strip_prefix("world "))
+            .unwrap_or_default();
+        let ran = text
+            .lines()
+            .find_map(|line| line.strip_suffix(" wipes"))
+            .unwrap_or_default();
+        println!(
+            "| {} | {ran} | {} |",
+            rule.name,
+            &found[..found.len().min(150)]
+        );
+        if run.status.success() {
+            missed.push(rule.name);
+        }
+    }
+    assert!(
+        missed.is_empty(),
+        "not found in {WORLDS} worlds: {missed:#?}"
+    );
+}

@@ -1,0 +1,93 @@
+//! Backups of the API server, and what administrators restore from them.
+
+use std::sync::Arc;
+
+use control_plane::resource;
+use control_plane::store::Part;
+use serde_json::{Value, json};
+
+use crate::checks::uid;
+use crate::script::{Script, any, name};
+
+/// The PVs and claims of a moment.
+#[derive(Debug, Default)]
+pub struct Backup {
+    pvs: Vec<Arc<Value>>,
+    claims: Vec<Arc<Value>>,
+}
+
+impl Script<'_> {
+    pub fn back_up(&mut self) -> &'static str {
+        self.backup = Backup {
+            pvs: self.world.pvs(),
+            claims: self.claims(),
+        };
+        "a backup is made"
+    }
+
+    /// Creates a PV of the backup, with another UID, as tools for backups do.
+    pub fn restore(&self) -> &'static str {
+        let now = self.world.pvs();
+        let mut gone = self.backup.pvs.clone();
+        gone.retain(|pv| now.iter().all(|it| name(it) != name(pv)));
+        let Some(pv) = any(&gone) else {
+            return "nothing is missing";
+        };
+        let mut pv = (**pv).clone();
+        let metadata = pv["metadata"].as_object_mut().unwrap();
+        for key in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+        ] {
+            metadata.remove(key);
+        }
+        pv["status"].take();
+        let store = self.api.store();
+        let restored = store.create(&resource::PERSISTENT_VOLUMES, "", pv);
+        if let Ok(restored) = restored {
+            self.world.lock().by_hand.insert(uid(&restored).to_owned());
+        }
+        "a PV is restored from a backup"
+    }
+
+    /// Restores etcd: the PVs and claims are those of the backup, and the disks are as they are.
+    pub fn roll_back(&self) -> &'static str {
+        if self.backup.pvs.is_empty() {
+            return "there is no backup";
+        }
+        let is_newer =
+            |all: &[Arc<Value>], object: &Value| all.iter().all(|it| uid(it) != uid(object));
+        for pv in self.world.pvs() {
+            if is_newer(&self.backup.pvs, &pv) {
+                self.delete_by_force(&pv);
+            }
+        }
+        for claim in self.claims() {
+            if is_newer(&self.backup.claims, &claim) {
+                self.delete_claim_by_force(&claim);
+            }
+        }
+        let store = self.api.store();
+        for pv in &self.backup.pvs {
+            self.world.lock().by_hand.insert(uid(pv).to_owned());
+            store.restore(&resource::PERSISTENT_VOLUMES, (**pv).clone());
+        }
+        self.world.lock().forget_unmarked();
+        for claim in &self.backup.claims {
+            store.restore(&resource::PERSISTENT_VOLUME_CLAIMS, (**claim).clone());
+        }
+        "etcd is restored from a backup"
+    }
+
+    fn delete_claim_by_force(&self, claim: &Value) {
+        let (store, claims) = (self.api.store(), &resource::PERSISTENT_VOLUME_CLAIMS);
+        let _ = store.modify(claims, "default", name(claim), Part::Main, |claim| {
+            let mut claim = claim.clone();
+            claim["metadata"]["finalizers"] = json!([]);
+            Ok(claim)
+        });
+        self.delete(claims, claim);
+    }
+}
