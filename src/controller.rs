@@ -279,6 +279,7 @@ impl Controller {
             others: others.unwrap_or_default(),
             refusals: self.actor.offer_checks.refusals(),
             searched: under_way.searched,
+            unborn: under_way.unborn,
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now: self.context.table.now(),
             date: self.context.cluster.now(),

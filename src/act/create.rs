@@ -85,6 +85,10 @@ impl Actor {
             return Ok(());
         }
         self.offer_checks.allow(&draft.path);
+        let token = draft.mark.as_ref().map(|it| it.mark.token.as_str());
+        if let Some(token) = token {
+            self.in_flight.offer_begins(token);
+        }
         let mut pv = draft.object.clone();
         for name in [first, second] {
             pv["metadata"]["name"] = name.as_str().into();
@@ -92,6 +96,9 @@ impl Actor {
             match self.context.cluster.create_pv(&pv).await {
                 Ok(view) => {
                     expectations.expect(view);
+                    if let Some(token) = token {
+                        self.in_flight.offer_is_made(token);
+                    }
                     let (metrics, mode) = (&self.context.metrics, draft.mode.as_str());
                     metrics.discovery_total.with_label_values(&[mode]).inc();
                     let duration = metrics.discovery_duration.with_label_values(&[mode]);

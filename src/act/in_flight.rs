@@ -10,6 +10,8 @@ use crate::types::HostPath;
 
 /// The searched marks that are kept. Beyond that, their PVs are searched again.
 const MAX_SEARCHED: usize = 10_000;
+/// The unfinished offers that are kept. The volumes of more than these may need a consent.
+const MAX_UNBORN: usize = 10_000;
 
 /// The shared set of the writes in flight.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,8 @@ pub struct InFlight {
     marked: BTreeSet<HostPath>,
     /// The marks whose PVs were searched.
     pub searched: BTreeSet<String>,
+    /// The offers whose marks were written, and whose PVs were not created so far.
+    pub unborn: BTreeSet<String>,
 }
 
 impl InFlightWrites {
@@ -37,6 +41,21 @@ impl InFlightWrites {
     /// Records that the mark of a volume was written.
     pub(super) fn mark_written(&self, path: &HostPath) {
         self.0.lock().marked.insert(path.clone());
+    }
+
+    /// Records that a PV is about to be created, by the token of its offer.
+    pub(super) fn offer_begins(&self, token: &str) {
+        let unborn = &mut self.0.lock().unborn;
+        // Those whose answer was lost stay.
+        if unborn.len() >= MAX_UNBORN {
+            unborn.clear();
+        }
+        unborn.insert(token.to_owned());
+    }
+
+    /// Records that its PV exists.
+    pub(super) fn offer_is_made(&self, token: &str) {
+        self.0.lock().unborn.remove(token);
     }
 
     /// Records that the PV of a mark was searched.

@@ -17,8 +17,8 @@ use crate::names::ANNOTATION_CONSENT;
 use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
-use super::Settings;
 use super::consent::{consent, consents_to};
+use super::{Settings, Snapshot};
 
 /// The fault, and its fix, while marks are off.
 pub const NO_MARKS: &str = "the namespace kube-system cannot be read, so marks are neither written nor judged; grant get on it";
@@ -197,7 +197,7 @@ pub(super) fn unowned(
     candidate: &Candidate,
     consents: &BTreeSet<String>,
     started: Timestamp,
-    ended: &BTreeSet<(String, String)>,
+    Snapshot { ended, unborn, .. }: &Snapshot,
     is_its_disk: bool,
 ) -> Unowned {
     let found = &candidate.mark.on_disk;
@@ -213,8 +213,8 @@ pub(super) fn unowned(
         return Unowned::Dirty;
     };
     let age = started.duration_since(mark.written_at);
-    // Of this process, whose request failed. No PV was found since.
-    let is_own = age <= SignedDuration::ZERO;
+    // Of this process, whose request failed. A PV that it has created may have had a tenant before it was deleted.
+    let is_own = unborn.contains(&mark.token);
     let is_recent_device = age < CREATION_LIMIT && candidate.kind == VolumeMode::Block;
     // A mark `pending` does not name its PV yet.
     let has_ended = || {

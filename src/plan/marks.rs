@@ -153,9 +153,16 @@ impl<'a> Planner<'a> {
     fn unowned(&self, candidate: &Candidate, cluster: &str) -> Unowned {
         let (now, date) = (self.snapshot.now, self.snapshot.date);
         let started = date.saturating_sub(now).unwrap_or(Timestamp::MIN);
-        let (consents, ended) = (&self.node.consents, &self.snapshot.ended);
         let is_its_disk = self.is_marked(candidate);
-        unowned(cluster, candidate, consents, started, ended, is_its_disk)
+        let consents = &self.node.consents;
+        unowned(
+            cluster,
+            candidate,
+            consents,
+            started,
+            self.snapshot,
+            is_its_disk,
+        )
     }
 
     /// Whether a volume is the one that its mark was written on. The mark of a device without a name lies elsewhere, and is

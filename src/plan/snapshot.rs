@@ -189,6 +189,8 @@ pub struct Snapshot {
     pub searched: BTreeSet<String>,
     /// The offers of PVs that were deleted unused since this process started, with the UIDs of the PVs.
     pub ended: BTreeSet<(String, String)>,
+    /// The offers that this process has begun and not made: without a PV, nothing was written to their volumes.
+    pub unborn: BTreeSet<String>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
     /// The wall clock, to compare with timestamps of the API.

@@ -12,12 +12,21 @@ pub struct Rule {
     pub broken: &'static str,
     /// The rules that stand behind this one, and are broken with it.
     pub behind: &'static [&'static str],
+    pub is_hidden: bool,
 }
 
 impl Rule {
     /// With the rules that would stop what this one stops.
     const fn and(self, behind: &'static [&'static str]) -> Self {
         Self { behind, ..self }
+    }
+
+    /// It only stands behind others.
+    const fn hidden(self) -> Self {
+        Self {
+            is_hidden: true,
+            ..self
+        }
     }
 }
 
@@ -33,6 +42,7 @@ const fn rule(
         text,
         broken,
         behind: &[],
+        is_hidden: false,
     }
 }
 
@@ -56,7 +66,8 @@ pub const RULES: &[Rule] = &[
         GATE,
         "let Some(pv) = found.filter(|pv| pv.uid == order.pv.uid) else {",
         "let Some(pv) = Some(order.pv.clone()).filter(|_| BROKEN).or(found.filter(|pv| pv.uid == order.pv.uid)) else {",
-    ),
+    )
+    .and(&["the commit is written although it changes nothing"]),
     rule(
         "a PV that is not due any more is not wiped",
         GATE,
@@ -74,13 +85,8 @@ pub const RULES: &[Rule] = &[
         GATE,
         "Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => {",
         "Some(found) if !BROKEN && claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => {",
-    ),
-    rule(
-        "a volume whose pods run is not wiped",
-        GATE,
-        "    if names.is_empty() {\n        return Ok(());",
-        "    if BROKEN || names.is_empty() {\n        return Ok(());",
-    ),
+    )
+    .hidden(),
     rule(
         "a pause is read again",
         GATE,
@@ -100,14 +106,7 @@ pub const RULES: &[Rule] = &[
         "        Some((_, Match::Same)) => None,\n",
         "        Some((_, Match::Same)) => None,\n        Some(_) if BROKEN => None,\n",
     )
-    .and(&["the mark is judged at the gate"]),
-    rule(
-        "a disk that another PV records is not wiped",
-        VERDICT,
-        "if let Some(other) = occupied.recorded_on(observed, &pv.uid) {",
-        "if let Some(other) = occupied.recorded_on(observed, &pv.uid).filter(|_| !BROKEN) {",
-    )
-    .and(&["another disk at the path is not wiped", "the mark is judged at the gate"]),
+    .and(&["a disk that another PV records is not wiped", "the mark is judged at the gate"]),
     rule(
         "a PV without a recorded identity is not wiped by its path",
         VERDICT,
@@ -182,7 +181,8 @@ pub const RULES: &[Rule] = &[
         ATTEMPT,
         "if mark::is_free(&commit, volume.candidate()) {",
         "if !BROKEN && mark::is_free(&commit, volume.candidate()) {",
-    ),
+    )
+    .hidden(),
     rule(
         "a failed release is retried, and not the wipe",
         RELEASE,
@@ -325,12 +325,6 @@ pub const RULES: &[Rule] = &[
         "                self.problem(pv, reason, VolumeState::MarkMismatch, why);\n                if !BROKEN { return true; }",
     ),
     rule(
-        "the claim of a mark is compared",
-        MARK,
-        "MarkState::Used if !is_used || (!pv.used && mark.claim != claim_of(pv)) => false,",
-        "MarkState::Used if !is_used || (!BROKEN && !pv.used && mark.claim != claim_of(pv)) => false,",
-    ),
-    rule(
         "the PV of a mark is compared",
         MARK,
         "MarkOnDisk::Valid(mark) if mark.cluster == cluster && mark.pv_uid == pv.uid => {",
@@ -408,5 +402,75 @@ pub const RULES: &[Rule] = &[
         "src/act.rs",
         "        is_same.then_some(()).ok_or(ApiError::Conflict)",
         "        (BROKEN || is_same).then_some(()).ok_or(ApiError::Conflict)",
+    ),
+    // Layers that stop what the ones before them let through.
+    rule(
+        "a disk that another PV records is not wiped",
+        VERDICT,
+        "if let Some(other) = occupied.recorded_on(observed, &pv.uid) {",
+        "if let Some(other) = occupied.recorded_on(observed, &pv.uid).filter(|_| !BROKEN) {",
+    )
+    .hidden(),
+    rule(
+        "the commit is written although it changes nothing",
+        COMMIT,
+        "    let patched = context.cluster.patch_pv(&pv.reference(), metadata).await;",
+        "    let patched = if BROKEN && pv.deleting && pv.has_finalizer() { Ok(pv.clone()) } else { context.cluster.patch_pv(&pv.reference(), metadata).await };",
+    )
+    .hidden(),
+    // What keeps the node going.
+    rule(
+        "a Node that was registered again keeps its PVs",
+        DELETE_PVS,
+        "Ownership::FormerNode => self.adopt(pv),",
+        "Ownership::FormerNode if BROKEN => {}\n                Ownership::FormerNode => self.adopt(pv),",
+    ),
+    rule(
+        "PVs without a hostname label are listed",
+        "src/cache/pvs.rs",
+        "        if self.dirs != *dirs {",
+        "        if BROKEN { self.dirs.clear(); self.outdated_at = Some(Instant::now() + Duration::from_secs(3600)); return; }\n        if self.dirs != *dirs {",
+    ),
+    rule(
+        "a PV that was used is not offered again by its mark",
+        MARK,
+        "MarkState::Used if !is_used || (!pv.used",
+        "MarkState::Used if (!BROKEN && !is_used) || (!pv.used",
+    ),
+    rule(
+        "a dirty volume is not offered",
+        MARKS,
+        "            Unowned::Dirty => {\n                let (node, what)",
+        "            Unowned::Dirty if BROKEN => Ok(true),\n            Unowned::Dirty => {\n                let (node, what)",
+    ),
+    rule(
+        "a cleanup whose PV is gone is forgotten",
+        CLEANUP,
+        "            if cleanup.running || is_needed || is_unfinished || job_runs() {",
+        "            if BROKEN || cleanup.running || is_needed || is_unfinished || job_runs() {",
+    ),
+    rule(
+        "a PV that was deleted unused goes",
+        DELETE_PVS,
+        "            Due::Unused => self.withdraw(pv, NEVER_USED),",
+        "            Due::Unused if BROKEN => {}\n            Due::Unused => self.withdraw(pv, NEVER_USED),",
+    ),
+    rule(
+        "the PV of a mark is searched before the mark is judged",
+        MARKS,
+        "        if found.has_past() && !self.snapshot.searched.contains(&found.digest()) {",
+        "        if !BROKEN && found.has_past() && !self.snapshot.searched.contains(&found.digest()) {",
+    ),
+    rule(
+        "the offer of a PV that was created is not begun again",
+        "src/act/create.rs",
+        "                        self.in_flight.offer_is_made(token);",
+        "                        if !BROKEN { self.in_flight.offer_is_made(token); }",
+    ),
+    rule(
+        "the claim of a mark is compared",
+        MARK,
+        " || (!pv.used && mark.claim != claim_of(pv)) => false,",
+        " || (!BROKEN && !pv.used && mark.claim != claim_of(pv)) => false,",
     ),
 ];

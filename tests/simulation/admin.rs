@@ -29,7 +29,11 @@ impl Script<'_> {
     pub fn change_disks(&self) -> &'static str {
         self.world.change(|state| {
             let filled = slots(state, |at| state.slots[at].disk.is_some());
-            let Some(slot) = any(&filled).copied() else {
+            // What has data is the more interesting.
+            let has_data = |at: usize| state.disks[at].data.is_some();
+            let used = slots(state, |at| state.slots[at].disk.is_some_and(has_data));
+            let used = any(&used).filter(|_| fastrand::bool());
+            let Some(slot) = used.or_else(|| any(&filled)).copied() else {
                 plug_in_missing(state);
                 return "disks are plugged in";
             };
@@ -332,5 +336,8 @@ fn move_to_other_node(state: &mut State, slot: usize, at: usize) -> &'static str
     };
     state.plug(slot, None);
     state.plug(*other, Some(at));
+    // A PV there may be of this disk, too, and no kubelet asks whether its tenant wrote what is there.
+    let disk = &mut state.disks[at];
+    disk.is_forged |= disk.data.is_some() && !disk.global.is_unique;
     "a disk is moved to another node"
 }

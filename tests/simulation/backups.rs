@@ -7,6 +7,7 @@ use control_plane::store::Part;
 use serde_json::{Value, json};
 
 use crate::checks::uid;
+use crate::process;
 use crate::script::{Script, any, name};
 
 /// The PVs and claims of a moment.
@@ -71,10 +72,18 @@ impl Script<'_> {
         }
         let store = self.api.store();
         for pv in &self.backup.pvs {
-            self.world.lock().by_hand.insert(uid(pv).to_owned());
+            {
+                let mut state = self.world.lock();
+                state.by_hand.insert(uid(pv).to_owned());
+                state.gone_at.remove(uid(pv));
+            }
             store.restore(&resource::PERSISTENT_VOLUMES, (**pv).clone());
         }
-        self.world.lock().forget_unmarked();
+        {
+            let mut state = self.world.lock();
+            state.forget_unmarked();
+            state.rolled_back_at = process::elapsed();
+        }
         for claim in &self.backup.claims {
             store.restore(&resource::PERSISTENT_VOLUME_CLAIMS, (**claim).clone());
         }

@@ -44,14 +44,13 @@ pub fn disk_of(state: &State, pv: &Value) -> Option<usize> {
     )
 }
 
-/// How long a decision of an administrator may take until no wipe begins against it: it may come while the last request
-/// before a wipe is answered.
-const REACTION: Duration = Duration::from_secs(22);
+/// How long a decision of an administrator may take until no wipe begins against it.
+const REACTION: Duration = Duration::from_secs(2);
 
 /// How often a process may send the same request in a minute, whatever fails: a read for each disk, which is tried each
-/// second, and a write, which a pass repeats while a watch does not show it.
+/// second, and a write, which each pass repeats while a watch does not show it.
 const READS: usize = 100;
-const WRITES: usize = 100;
+const WRITES: usize = 250;
 
 impl World {
     /// Checks a wipe by a provisioner before it begins.
@@ -60,11 +59,22 @@ impl World {
         let pv = pv.map(|pv| (*pv).clone()).unwrap_or_default();
         let retains = pv["spec"]["persistentVolumeReclaimPolicy"] == "Retain";
         let mut state = self.lock();
+        state.disks[at].wiped_since = process::elapsed();
+        // It may come while the last request before a wipe is answered.
+        let slow = state.slow.clone();
         let is_old = |since: Option<&Duration>| {
-            since.is_some_and(|since| process::elapsed() > *since + REACTION)
+            let slow = |since: Duration| {
+                let later = slow.iter().filter(|it| it.0 >= since);
+                later.map(|it| it.1).max().unwrap_or_default()
+            };
+            since.is_some_and(|since| process::elapsed() > *since + REACTION + slow(*since))
         };
         let faults = [
             (is_old(state.paused_at.as_ref()), "cleaning is paused"),
+            (
+                is_old(state.gone_at.get(&wipe.pv_uid)) && !wipe.is_orphan,
+                "its PV is gone",
+            ),
             (
                 retains && is_old(state.retained_at.get(&wipe.pv_uid)),
                 "its policy is Retain",
@@ -82,6 +92,13 @@ impl World {
         let is_same = |it: &Mark| it.pv_uid == next.pv_uid && it.release == next.release;
         if found.is_free() && found.valid().is_some_and(is_same) && !is_orphan {
             state.violation(&format!("disk {at} is clean already, and is wiped again"));
+        }
+    }
+
+    /// A request was answered.
+    pub fn answered(&self, took: Duration) {
+        if took > REACTION / 4 {
+            self.lock().slow.push((process::elapsed(), took));
         }
     }
 
@@ -138,10 +155,15 @@ impl World {
                 wipe.is_orphan && !disk.has_consent,
                 "no administrator consented",
             ),
-            (!disk.mounted_for.is_empty(), "it is in use"),
+            (
+                !disk.mounted_for.is_empty() && disk.wiped_since >= state.rolled_back_at,
+                "it is in use",
+            ),
             (lock.is_some() && disk.lock != lock, "it is not locked"),
             (
-                wipe.identity != identity(at, disk.kind),
+                wipe.identity != identity(at, disk.kind)
+                    || (!disk.has_consent
+                        && state.made_for.get(&wipe.pv_uid).is_some_and(|it| *it != at)),
                 "it is another disk",
             ),
         ];
@@ -185,12 +207,17 @@ impl World {
             state.violation(&format!("{path} has two PVs"));
         }
         let at = disk_of(&state, pv);
+        state.made_for.extend(at.map(|at| (uid(pv).to_owned(), at)));
         let of_disk = all.iter().filter(|other| {
             let is_by_hand = state.by_hand.contains(uid(other));
             node_of(other) == node_of(pv) && disk_of(&state, other) == at && !is_by_hand
         });
-        if at.is_some() && of_disk.count() > 1 {
-            state.violation(&format!("the disk at {path} has two PVs"));
+        let of_disk: Vec<_> = of_disk.map(|pv| &pv["metadata"]["name"]).collect();
+        // Of two processes on a node, one may not see yet what the other one has created.
+        if at.is_some() && of_disk.len() > 1 && !state.is_stale {
+            let names: Vec<_> = of_disk.iter().map(ToString::to_string).collect();
+            let names = names.join(" and ");
+            state.violation(&format!("the disk at {path} has two PVs, {names}"));
         }
         let disk = at.map(|disk| &state.disks[disk]);
         let is_mounted = disk.is_some_and(|disk| !disk.mounted_for.is_empty());
@@ -223,6 +250,7 @@ impl World {
                 .mark(node, at)
                 .valid()
                 .is_some_and(|it| it.pv_uid == uid(pv));
+            let rolled_back_at = state.rolled_back_at;
             let disk = &mut state.disks[at];
             // A tenant of another disk is seen in the mount table only.
             if disk.hangs || !(is_its_disk || shows_mounts) {
@@ -230,9 +258,9 @@ impl World {
             }
             let name = name.as_str().unwrap().to_owned();
             disk.mounted_for.insert((node, name));
-            let mut fault = disk
-                .is_wiped
-                .then(|| format!("{path} is mounted while it is wiped"));
+            // A restored API server may bring back the claim of a volume that is wiped.
+            let is_wiped = disk.is_wiped && disk.wiped_since >= rolled_back_at;
+            let mut fault = is_wiped.then(|| format!("{path} is mounted while it is wiped"));
             // What a tenant writes to the wrong disk is lost to it: the path does not prove the disk.
             if is_its_disk {
                 let before = disk.data.replace(tenant.to_owned());

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::checks::Wipe;
+use crate::process;
 use crate::world::{NODES, World, identity, pause};
 
 /// Runs a new pod, if it is a Job's.
@@ -106,11 +107,12 @@ async fn clean(world: &World, pod: &Value, wipe: &Wipe) -> bool {
         return false;
     }
     let is_there = || world.lock().disks[at].plugged == plugged;
-    let mut is_clean = false;
+    let (mut is_clean, begun) = (false, process::elapsed());
     for left in (0..fastrand::u32(1..4)).rev() {
         if !is_running(world, pod) || !is_there() {
             break;
         }
+        world.lock().disks[at].wiped_since = begun;
         world.check_wipe(at, lock, wipe);
         world.lock().disks[at].is_wiped = true;
         pause(5000).await;

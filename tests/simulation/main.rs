@@ -14,6 +14,10 @@ mod nodes;
 mod process;
 mod processes;
 mod script;
+mod small_key;
+mod small_pass;
+mod small_state;
+mod small_world;
 mod world;
 
 use std::ops::Range;
@@ -26,6 +30,7 @@ use control_plane::store::EventKind;
 use control_plane::{InProcess, NodeOptions, Options, resource};
 use local_volume_provisioner::host::identity::GlobalIdentity;
 use local_volume_provisioner::types::VolumeMode;
+use local_volume_provisioner::view::Tenancy;
 use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::time::sleep;
@@ -161,6 +166,10 @@ fn watch(api: &InProcess, world: &Arc<World>, log: &Log) {
                 event.kind, event.object["metadata"]["resourceVersion"]
             ));
             match event.resource.kind {
+                "PersistentVolume" if event.kind == EventKind::Deleted => {
+                    let uid = checks::uid(&event.object).to_owned();
+                    world.lock().gone_at.insert(uid, process::elapsed());
+                }
                 _ if event.kind != EventKind::Added => {}
                 "PersistentVolume" => world.check_offer(&event.object),
                 "Pod" => {
@@ -243,8 +252,13 @@ async fn rest(processes: &mut Processes<'_>, script: &Script<'_>) -> Result<(), 
                 && (script.is_calm || !is_read(line))
         };
         let request = lines[before..].iter().find(is_request);
+        let pvs = script.world.pvs();
+        let is_gone = |it: &Tenancy| pvs.iter().all(|pv| checks::uid(pv) != it.pv_uid);
+        let left = processes.running.iter().flat_map(Process::cleanups);
+        let left: Vec<_> = left.filter(is_gone).collect();
         let unsettled = script.world.unsettled();
         let why = match (&unsettled, request) {
+            (None, _) if !left.is_empty() => format!("cleanups are not forgotten: {left:?}"),
             (None, None) => return Ok(()),
             (Some(why), _) => why.clone(),
             (None, Some(request)) => format!("the API server is not idle: {request}"),
@@ -297,6 +311,10 @@ fn assert_none<W: std::fmt::Debug>(failed: &[(&W, End)]) {
     for (world, end) in failed {
         println!("world {world:?}: {}", end.violations.join("; "));
     }
+    if let [(_, end), ..] = failed {
+        let fault = end.violations.first().map(|it| it.lines().next());
+        println!("found: {}", fault.flatten().unwrap_or_default());
+    }
     if let [(world, end), ..] = failed {
         let last = end.log.len().saturating_sub(60);
         panic!(
@@ -333,6 +351,9 @@ fn worlds(size: Size, count: u64) {
     }
     let seeds: Vec<_> = seeds(count).collect();
     let (wipes, failed) = simulate_all(&seeds, |seed| simulate(*seed, size, None));
+    let first = failed.iter().map(|it| *it.0).min();
+    let searched = first.map_or(seeds.len() as u64, |first| first - seeds[0] + 1);
+    println!("searched: {searched} worlds");
     println!("{} worlds, {wipes} wipes", seeds.len());
     assert_none(&failed);
     assert!(

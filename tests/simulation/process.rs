@@ -23,7 +23,7 @@ use local_volume_provisioner::plan::job_object::JobSource;
 use local_volume_provisioner::plan::{Settings, VolumeReport, VolumeState};
 use local_volume_provisioner::report::Reporter;
 use local_volume_provisioner::status::Pass;
-use local_volume_provisioner::view::NodeView;
+use local_volume_provisioner::view::{NodeView, Tenancy};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -132,7 +132,9 @@ fn client(service: Service, world: &Arc<World>, is_alive: Arc<AtomicBool>, log: 
             let at = log.add(&format!("{} {}", request.method(), request.uri()));
             let is_event = request.uri().path().contains("/events");
             let is_write = !request.method().is_safe() && !is_event;
+            let begun = elapsed();
             let answer = service.oneshot(request).await;
+            world.answered(elapsed().saturating_sub(begun));
             // A reset may come after the write.
             let is_done = answer.as_ref().map_or(true, |it| it.status().is_success());
             if is_alive.load(Ordering::Relaxed) && is_write && is_done && world.count_effect() {
@@ -265,6 +267,11 @@ impl Process {
             (volume.clone(), detail)
         });
         volumes.collect()
+    }
+
+    /// The cleanups that it remembers.
+    pub fn cleanups(&self) -> Vec<Tenancy> {
+        self.table.view().into_keys().collect()
     }
 
     /// Changes the configuration.

@@ -54,10 +54,10 @@ impl<'a> Script<'a> {
     /// One random step. Returns its name.
     pub fn step(&mut self) -> &'static str {
         match fastrand::u32(..40) {
-            0..=3 => self.claim(),
-            4..=10 => self.mount(),
-            11..=16 => self.unmount(),
-            17..=23 => self.delete_claim(),
+            0..=5 => self.claim(),
+            6..=12 => self.mount(),
+            13..=17 => self.unmount(),
+            18..=23 => self.delete_claim(),
             24 => self.delete_pod(),
             25 => self.orphan_pods(),
             26..=29 => self.change_disks(),
@@ -82,6 +82,7 @@ impl<'a> Script<'a> {
     fn lag_or_catch_up(&mut self) -> &'static str {
         if let Some(resource) = self.lags.take() {
             self.api.faults().catch_up(resource);
+            self.world.lock().is_stale = false;
             return "the API server has caught up";
         }
         let resource = match fastrand::u8(..4) {
@@ -89,6 +90,7 @@ impl<'a> Script<'a> {
             _ => "persistentvolumes",
         };
         self.lags = Some(resource);
+        self.world.lock().is_stale = true;
         self.api.faults().lag(resource, fastrand::u64(..=50));
         "the API server shows an earlier state"
     }

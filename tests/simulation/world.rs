@@ -37,6 +37,8 @@ pub struct Disk {
     /// The nodes and PVs, by name, for which a kubelet has it mounted.
     pub mounted_for: BTreeSet<(usize, String)>,
     pub is_wiped: bool,
+    /// When the last wipe began.
+    pub wiped_since: Duration,
     pub next_wipe_fails: bool,
     pub lock: Option<Lock>,
     /// How often it was plugged in: what was open before fails.
@@ -59,6 +61,7 @@ impl Disk {
             data: None,
             mounted_for: BTreeSet::new(),
             is_wiped: false,
+            wiped_since: Duration::ZERO,
             next_wipe_fails: false,
             lock: None,
             plugged: 0,
@@ -108,6 +111,14 @@ pub struct State {
     pub violations: Vec<String>,
     /// The PVs that an administrator made or changed, by UID.
     pub by_hand: BTreeSet<String>,
+    /// The disks that provisioners made PVs for, by UID.
+    pub made_for: BTreeMap<String, usize>,
+    /// Since when PVs are gone, by UID.
+    pub gone_at: BTreeMap<String, Duration>,
+    /// Whether watches show an earlier state.
+    pub is_stale: bool,
+    /// When etcd was last restored from a backup.
+    pub rolled_back_at: Duration,
     /// Since when cleaning is paused.
     pub paused_at: Option<Duration>,
     /// Since when the policy of PVs is Retain, by UID.
@@ -115,6 +126,8 @@ pub struct State {
     locks: u64,
     processes: u64,
     pub wipes: u64,
+    /// When requests were answered, and how long that took, if it was longer than a moment.
+    pub slow: Vec<(Duration, Duration)>,
     /// The durable effects of processes so far, and the one after which the process crashes.
     pub effects: u64,
     pub crash_after: Option<u64>,

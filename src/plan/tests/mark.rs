@@ -1,5 +1,7 @@
 //! Volumes without a PV: the first table of docs/marks.md.
 
+use std::collections::BTreeSet;
+
 use super::kit::*;
 use crate::config::{Class, DiscoveryPolicy};
 use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
@@ -120,17 +122,20 @@ fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
         let date = world().snapshot.date - jiff::SignedDuration::from_mins(before);
         MarkOnDisk::Valid(with(mark(MarkState::Pending), |it| it.written_at = date))
     };
-    for (what, on_disk, is_as_offered, expected) in [
-        ("of this process", minutes(0), false, OFFERED),
-        ("before the start", minutes(9), true, OFFERED),
-        ("long ago", minutes(20), true, DIRTY),
-        ("other bytes", minutes(9), false, DIRTY),
-        ("offered", valid(MarkState::Offered), true, DIRTY),
+    for (what, on_disk, unborn, is_as_offered, expected) in [
+        ("its PV was not created", minutes(0), TOKEN, false, OFFERED),
+        ("its PV was created", minutes(0), "", false, DIRTY),
+        ("before the start", minutes(9), "", true, OFFERED),
+        ("long ago", minutes(20), "", true, DIRTY),
+        ("other bytes", minutes(9), "", false, DIRTY),
+        ("offered", valid(MarkState::Offered), "", true, DIRTY),
     ] {
         let device = with(marked(&disk(1), on_disk), |it| {
             it.is_as_offered = is_as_offered;
         });
-        searched(&device).expect(what, expected);
+        let mut world = searched(&device);
+        world.snapshot.unborn = BTreeSet::from([unborn.to_owned()]);
+        world.expect(what, expected);
     }
 }
 
@@ -286,7 +291,7 @@ fn each_offer_has_another_token_and_keeps_it() {
     let begun = with(mark(MarkState::Pending), |it| {
         it.written_at = world().snapshot.date;
     });
-    let begun = searched(&marked(&fs(1), MarkOnDisk::Valid(begun)));
+    let begun = searched(&empty(marked(&fs(1), MarkOnDisk::Valid(begun))));
     assert_eq!(token(begun), TOKEN);
 }
 
