@@ -21,7 +21,6 @@ use crate::cleanup::release::release;
 use crate::cleanup::{CleanupContext, PassFacts};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
-use crate::names::ANNOTATION_PROVISIONED_BY;
 use crate::plan::{About, Action, JobWrite, Patch, Withdrawal};
 use crate::quantity;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
@@ -193,10 +192,10 @@ impl Actor {
 
     /// Fails if our Node was registered again, and the watch does not show it yet. The garbage collector would delete each PV
     /// that the former one owns, as fast as it is created or adopted.
-    async fn ensure_node_is_current(&self) -> Result<(), ApiError> {
-        let node = self.context.state.borrow().node.clone();
-        let found = self.context.cluster.node(&node.name).await?;
-        let is_same = found.uid.is_some_and(|uid| uid == node.uid);
+    async fn ensure_node_is(&self, uid: &str) -> Result<(), ApiError> {
+        let name = self.context.state.borrow().node.name.clone();
+        let found = self.context.cluster.node(&name).await?;
+        let is_same = found.uid.is_some_and(|found| found == uid);
         is_same.then_some(()).ok_or(ApiError::Conflict)
     }
 
@@ -225,8 +224,9 @@ impl Actor {
         expectations: &Expectations,
         facts: &PassFacts,
     ) -> Result<(), ApiError> {
-        if patch.annotations.contains_key(ANNOTATION_PROVISIONED_BY) {
-            self.ensure_node_is_current().await?;
+        let mut owners = patch.owners.iter().flatten();
+        if let Some(owner) = owners.find(|owner| owner.kind == "Node") {
+            self.ensure_node_is(&owner.uid).await?;
         }
         self.mark(&mut patch, facts).await?;
         let (name, cluster) = (&patch.pv.name, &self.context.cluster);

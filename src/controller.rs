@@ -234,6 +234,8 @@ impl Controller {
             back_off_ends = first_ends.map(|left| now + left.max(BACK_OFF_PAUSE));
             pvs = cache.views();
         }
+        let offers = pvs.iter().flatten().filter_map(|pv| pv.offer.as_deref());
+        self.actor.in_flight.offers_are_made(offers);
         let owners = self.pvs.as_ref().map(|it| Arc::clone(&it.owners));
         let others = pvs.as_deref().map(|pvs| self.actor.owner_checks.now(pvs));
         if let Some(pvs) = &pvs {

@@ -13,8 +13,10 @@ pub const ANNOTATION_BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub const ANNOTATION_IDENTITY: &str = "local-volume-provisioner/identity";
 /// Label with the hash of the volume's identity, see [`crate::host::identity::GlobalIdentity`].
 pub const LABEL_IDENTITY_HASH: &str = "local-volume-provisioner/identity-hash";
-/// `"true"` once a PV was seen bound; never removed.
+/// `"true"` once a PV was seen bound, or [`UNVERIFIED`]; never removed.
 pub const ANNOTATION_USED: &str = "local-volume-provisioner/used";
+/// Its disk has not been there since, with a mark that agrees.
+pub const UNVERIFIED: &str = "unverified";
 /// An administrator's consent to clean or forget a volume whose identity does not match.
 pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 /// `"true"` on a PV or on the Node: nothing new is cleaned.

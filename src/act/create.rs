@@ -65,8 +65,8 @@ impl Actor {
         if self.context.state.borrow().node.hostname != draft.hostname {
             return Ok(());
         }
-        if draft.object["metadata"]["ownerReferences"].is_array() {
-            self.ensure_node_is_current().await?;
+        if let Some(owner) = draft.object["metadata"]["ownerReferences"][0]["uid"].as_str() {
+            self.ensure_node_is(owner).await?;
         }
         let (first, second) = (&draft.name, &draft.second_name);
         // An unlabelled PV of this volume may have the second name. The watch does not show it.
@@ -77,6 +77,11 @@ impl Actor {
             self.offer_checks.refuse(draft, skip, OWNED_PAUSE);
             return Ok(());
         }
+        let token = draft.mark.as_ref().map(|it| it.mark.token.as_str());
+        // A write that fails may have an effect.
+        if let Some(token) = token {
+            self.in_flight.offer_begins(token);
+        }
         if let Some(write) = &draft.mark
             && let Err(why) = self.write_mark(write, facts).await
         {
@@ -85,10 +90,6 @@ impl Actor {
             return Ok(());
         }
         self.offer_checks.allow(&draft.path);
-        let token = draft.mark.as_ref().map(|it| it.mark.token.as_str());
-        if let Some(token) = token {
-            self.in_flight.offer_begins(token);
-        }
         let mut pv = draft.object.clone();
         for name in [first, second] {
             pv["metadata"]["name"] = name.as_str().into();
@@ -96,9 +97,7 @@ impl Actor {
             match self.context.cluster.create_pv(&pv).await {
                 Ok(view) => {
                     expectations.expect(view);
-                    if let Some(token) = token {
-                        self.in_flight.offer_is_made(token);
-                    }
+                    self.in_flight.offers_are_made(token.into_iter());
                     let (metrics, mode) = (&self.context.metrics, draft.mode.as_str());
                     metrics.discovery_total.with_label_values(&[mode]).inc();
                     let duration = metrics.discovery_duration.with_label_values(&[mode]);
@@ -108,6 +107,7 @@ impl Actor {
                 }
                 Err(ApiError::Conflict) => {
                     if self.find(name, &draft.path, expectations).await? != Some(false) {
+                        self.in_flight.offers_are_made(token.into_iter());
                         return Ok(());
                     }
                 }

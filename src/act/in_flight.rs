@@ -53,9 +53,15 @@ impl InFlightWrites {
         unborn.insert(token.to_owned());
     }
 
-    /// Records that its PV exists.
-    pub(super) fn offer_is_made(&self, token: &str) {
-        self.0.lock().unborn.remove(token);
+    /// Records that PVs with these tokens exist, or did.
+    pub fn offers_are_made<'a>(&self, tokens: impl Iterator<Item = &'a str>) {
+        let unborn = &mut self.0.lock().unborn;
+        if unborn.is_empty() {
+            return;
+        }
+        for token in tokens {
+            unborn.remove(token);
+        }
     }
 
     /// Records that the PV of a mark was searched.

@@ -89,7 +89,12 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
                 MarkState::Wiping | MarkState::Free if pv.policy == ReclaimPolicy::Retain => true,
                 MarkState::Wiping | MarkState::Free => return Agreement::Agrees,
                 // The API server was restored to a time before the claim, and another one may have come first.
-                MarkState::Used if !is_used || (!pv.used && mark.claim != claim_of(pv)) => false,
+                MarkState::Used
+                    if !is_used
+                        || ((!pv.used || pv.use_is_unverified) && mark.claim != claim_of(pv)) =>
+                {
+                    false
+                }
                 _ if !observed.weak && mark.identity_hash != observed.hash() => false,
                 before if before < state => true,
                 // The header has proven the disk, which had another identity in an earlier boot.

@@ -6,14 +6,14 @@ use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
 use crate::inventory::{Candidate, Contents, Skip};
 use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_OFFER, ANNOTATION_USED, CONSENT_PREFIX, fnv1a_64, pv_name,
-    pv_name_on_collision,
+    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, SkipReason};
-use crate::view::{Phase, PvView, Tenancy};
+use crate::view::{PvView, Tenancy};
 
 use super::consent::{consent, consents_to};
 use super::mark::{Agreement, Unowned, agreement, describe, unowned};
+use super::upkeep::record_use;
 use super::{
     About, Action, Cleanup, CleanupState, FoundVolume, MarkWrite, Patch, Planner, PvLocation,
     PvSearch, VolumeState, reasons,
@@ -29,7 +29,7 @@ impl<'a> Planner<'a> {
     ) -> bool {
         let candidate = volume.candidate;
         let Some(cluster) = self.settings.judges(candidate) else {
-            record_use(pv, patch);
+            record_use(pv, true, patch);
             return true;
         };
         // A scan from before our last write. Then the patch waits, too.
@@ -87,7 +87,7 @@ impl<'a> Planner<'a> {
                 return true;
             }
         }
-        record_use(pv, patch);
+        record_use(pv, true, patch);
         true
     }
 
@@ -330,15 +330,6 @@ impl<'a> Planner<'a> {
             order.orphan_on = Some(self.node.name.clone());
             self.due.push(order);
         }
-    }
-}
-
-/// Records that a PV was used, once its disk is known to be its own: a restored API server may bind a claim whose tenant
-/// has written nothing to a PV whose disk has the data of another.
-fn record_use(pv: &PvView, patch: &mut Patch) {
-    if matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed) && !pv.used {
-        let used = Some("true".into());
-        patch.annotations.insert(ANNOTATION_USED, used);
     }
 }
 

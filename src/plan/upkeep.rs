@@ -4,8 +4,8 @@ use crate::host::identity::{Match, compare};
 use crate::host::mark::MarkState;
 use crate::inventory::Candidate;
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
-    provisioner_name,
+    ANNOTATION_IDENTITY, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME,
+    LABEL_IDENTITY_HASH, UNVERIFIED, provisioner_name,
 };
 use crate::quantity;
 use crate::types::VolumeMode;
@@ -51,11 +51,22 @@ fn label_identity(pv: &PvView, candidate: &Candidate, patch: &mut Patch) {
     patch.labels.insert(LABEL_IDENTITY_HASH, hash);
 }
 
+/// Records that a PV was used, and whether its disk was known to be its own: a restored API server may bind a claim to a PV
+/// whose disk has the data of another tenant.
+pub(super) fn record_use(pv: &PvView, is_verified: bool, patch: &mut Patch) {
+    let is_known = pv.used && !(pv.use_is_unverified && is_verified);
+    if matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed) && !is_known {
+        let used = if is_verified { "true" } else { UNVERIFIED };
+        patch.annotations.insert(ANNOTATION_USED, Some(used.into()));
+    }
+}
+
 impl<'a> Planner<'a> {
     /// Reconciles a PV that is neither due nor Terminating.
     pub(super) fn upkeep(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
         let mut patch = Patch::of(pv);
         self.label(pv, &mut patch);
+        record_use(pv, false, &mut patch);
         self.finalizer(pv, location, &mut patch);
         self.installation(pv, location, &mut patch);
         let stays = if let PvLocation::Volume(volume) = location {

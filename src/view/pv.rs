@@ -21,7 +21,7 @@ use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
     ANNOTATION_INSTALLATION, ANNOTATION_MOVED_FROM, ANNOTATION_OFFER, ANNOTATION_PAUSED,
     ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
-    PROVISIONER_PREFIX, provisioner_name, pv_name, pv_name_on_collision,
+    PROVISIONER_PREFIX, UNVERIFIED, provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
 use crate::view::{Affinity, NodeView, Partial};
@@ -187,6 +187,8 @@ pub struct PvView {
     pub bound_by_controller: bool,
     /// Whether the PV was ever seen bound.
     pub used: bool,
+    /// Whether its disk has not been there since, with a mark that agrees.
+    pub use_is_unverified: bool,
     /// The recorded identity.
     pub identity: Option<String>,
     /// The label with the hash of the identity.
@@ -217,6 +219,7 @@ impl PvView {
         let capacity = spec.capacity.get("storage");
         let deletion = metadata.deletion_timestamp.as_ref();
         let transition = status.last_phase_transition_time.as_ref();
+        let use_is_unverified = annotation(ANNOTATION_USED).as_deref() == Some(UNVERIFIED);
         Self {
             name: pv.name_any(),
             uid: pv.uid().unwrap_or_default(),
@@ -246,7 +249,8 @@ impl PvView {
             provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),
             installation: annotation(ANNOTATION_INSTALLATION),
             bound_by_controller: annotation(ANNOTATION_BOUND_BY_CONTROLLER).is_some(),
-            used: annotation_is_true(metadata, ANNOTATION_USED),
+            used: annotation_is_true(metadata, ANNOTATION_USED) || use_is_unverified,
+            use_is_unverified,
             identity: annotation(ANNOTATION_IDENTITY),
             identity_hash: pv.labels().get(LABEL_IDENTITY_HASH).cloned(),
             offer: annotation(ANNOTATION_OFFER),

@@ -464,8 +464,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "the offer of a PV that was created is not begun again",
         "src/act/create.rs",
-        "                        self.in_flight.offer_is_made(token);",
-        "                        if !BROKEN { self.in_flight.offer_is_made(token); }",
+        "                    self.in_flight.offers_are_made(token.into_iter());\n                    let (metrics",
+        "                    if !BROKEN { self.in_flight.offers_are_made(token.into_iter()); }\n                    let (metrics",
     ),
     rule(
         "the claim of a mark is compared",

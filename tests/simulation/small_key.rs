@@ -125,7 +125,7 @@ impl<'a> Key<'a> {
                 disk,
                 judged,
                 pv.phase,
-                pv.used,
+                (pv.used, pv.use_is_unverified),
                 pv.deleting,
                 pv.has_finalizer(),
             ));

@@ -128,7 +128,9 @@ impl Small {
         for (key, value) in patch.annotations {
             match key {
                 ANNOTATION_IDENTITY => pv.identity = value,
-                ANNOTATION_USED => pv.used = value.is_some(),
+                ANNOTATION_USED => {
+                    (pv.used, pv.use_is_unverified) = (true, value.as_deref() != Some("true"));
+                }
                 ANNOTATION_OFFER => pv.offer = value,
                 other => panic!("the small world has no {other}"),
             }

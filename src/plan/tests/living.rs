@@ -28,7 +28,7 @@ fn a_pv_that_is_as_it_ought_to_be_is_left_alone() {
 }
 
 #[test]
-fn a_pv_that_is_seen_bound_with_its_disk_is_used_for_ever() {
+fn a_pv_that_is_seen_bound_is_used_for_ever() {
     let unmarked = with(bound(a()), |pv| pv.used = false);
     let marked = ["patch pv-a: used=true", "a is Bound"];
     world()
@@ -36,14 +36,26 @@ fn a_pv_that_is_seen_bound_with_its_disk_is_used_for_ever() {
         .pv(unmarked.clone())
         .expect("bound", &marked);
     // A restored API server may have bound it to a claim whose tenant has not seen its disk.
-    let missing = ["VolumeMissing of pv-a", "a is Missing"];
+    let missing = [
+        "patch pv-a: used=unverified",
+        "VolumeMissing of pv-a",
+        "a is Missing",
+    ];
     world()
         .pv(unmarked.clone())
         .expect("bound, its disk gone", &missing);
+    let unread = ["patch pv-a: used=unverified", "a is Bound"];
     world()
         .incomplete("fast")
-        .pv(unmarked)
-        .expect("bound, its directory unreadable", &["a is Bound"]);
+        .pv(unmarked.clone())
+        .expect("bound, its directory unreadable", &unread);
+    let back = with(unmarked, |pv| {
+        (pv.used, pv.use_is_unverified) = (true, true);
+    });
+    world()
+        .fast("a", &fs(1))
+        .pv(back)
+        .expect("its disk is back", &marked);
     let again = with(a(), |pv| pv.used = true);
     world()
         .fast("a", &fs(1))

@@ -178,6 +178,19 @@ fn plan_writes_what_agrees_and_reports_what_does_not() {
                 pv.claim.as_mut().unwrap().name = "later".into();
             }),
             valid(MarkState::Used),
+            &[
+                "patch pv: used=unverified",
+                "VolumeMarkMismatch of pv",
+                "a is MarkMismatch",
+            ],
+        ),
+        (
+            "the same, in the next pass",
+            with(used.clone(), |pv| {
+                pv.use_is_unverified = true;
+                pv.claim.as_mut().unwrap().name = "later".into();
+            }),
+            valid(MarkState::Used),
             &["VolumeMarkMismatch of pv", "a is MarkMismatch"],
         ),
         (

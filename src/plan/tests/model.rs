@@ -103,7 +103,9 @@ fn patch(pv: &mut PvView, change: Patch) {
     for (key, value) in change.annotations {
         match key {
             ANNOTATION_IDENTITY => pv.identity = value,
-            ANNOTATION_USED => pv.used = value.as_deref() == Some("true"),
+            ANNOTATION_USED => {
+                (pv.used, pv.use_is_unverified) = (true, value.as_deref() != Some("true"));
+            }
             ANNOTATION_PROVISIONED_BY => pv.provisioned_by = value,
             ANNOTATION_CONSENT => pv.consent = value,
             ANNOTATION_INSTALLATION => pv.installation = value,

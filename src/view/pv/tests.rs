@@ -86,6 +86,7 @@ fn every_field_is_read() {
         installation: Some("storage/lvp".into()),
         bound_by_controller: true,
         used: true,
+        use_is_unverified: false,
         identity: Some("v1:wwid=1".into()),
         identity_hash: Some("0123".into()),
         offer: None,

@@ -178,6 +178,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         installation: None,
         bound_by_controller: false,
         used: false,
+        use_is_unverified: false,
         identity: Some(candidate.identity.text.clone()),
         identity_hash: candidate.global.as_ref().map(|it| it.hash.clone()),
         offer: None,
