@@ -434,8 +434,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "a PV that was used is not offered again by its mark",
         MARK,
-        "MarkState::Used if !is_used || (!pv.used",
-        "MarkState::Used if (!BROKEN && !is_used) || (!pv.used",
+        "                    if !is_used\n                        || ((!pv.used",
+        "                    if (!BROKEN && !is_used)\n                        || ((!pv.used",
     ),
     rule(
         "a dirty volume is not offered",
@@ -470,7 +470,7 @@ pub const RULES: &[Rule] = &[
     rule(
         "the claim of a mark is compared",
         MARK,
-        " || (!pv.used && mark.claim != claim_of(pv)) => false,",
-        " || (!BROKEN && !pv.used && mark.claim != claim_of(pv)) => false,",
+        "|| ((!pv.used || pv.use_is_unverified) && mark.claim != claim_of(pv)) =>",
+        "|| (!BROKEN && (!pv.used || pv.use_is_unverified) && mark.claim != claim_of(pv)) =>",
     ),
 ];
