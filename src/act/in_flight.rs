@@ -8,10 +8,9 @@ use parking_lot::Mutex;
 use crate::plan::PvDraft;
 use crate::types::HostPath;
 
-/// The searched marks that are kept. Beyond that, their PVs are searched again.
-const MAX_SEARCHED: usize = 10_000;
-/// The unfinished offers that are kept. The volumes of more than these may need a consent.
-const MAX_UNBORN: usize = 10_000;
+/// How many searched marks, and how many unfinished offers, are kept. Beyond that, the PVs of marks are searched again, and
+/// the volumes of unfinished offers may need a consent.
+const MAX_KEPT: usize = 10_000;
 
 /// The shared set of the writes in flight.
 #[derive(Clone, Debug, Default)]
@@ -45,12 +44,7 @@ impl InFlightWrites {
 
     /// Records that a PV is about to be created, by the token of its offer.
     pub(super) fn offer_begins(&self, token: &str) {
-        let unborn = &mut self.0.lock().unborn;
-        // Those whose answer was lost stay.
-        if unborn.len() >= MAX_UNBORN {
-            unborn.clear();
-        }
-        unborn.insert(token.to_owned());
+        keep(&mut self.0.lock().unborn, token.to_owned());
     }
 
     /// Records that PVs with these tokens exist, or did.
@@ -66,11 +60,7 @@ impl InFlightWrites {
 
     /// Records that the PV of a mark was searched.
     pub(super) fn searched(&self, mark: String) {
-        let searched = &mut self.0.lock().searched;
-        if searched.len() >= MAX_SEARCHED {
-            searched.clear();
-        }
-        searched.insert(mark);
+        keep(&mut self.0.lock().searched, mark);
     }
 
     /// The volumes whose marks were written since the last call. A scan from before must not be judged.
@@ -93,6 +83,14 @@ impl InFlightWrites {
         let (writes, name) = (self.clone(), name.to_owned());
         Some(InFlightGuard { writes, name, path })
     }
+}
+
+/// Adds to a set that must not grow without limit.
+fn keep(all: &mut BTreeSet<String>, one: String) {
+    if all.len() >= MAX_KEPT {
+        all.clear();
+    }
+    all.insert(one);
 }
 
 /// Removes its entry from the set when it is dropped.

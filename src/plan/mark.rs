@@ -201,8 +201,7 @@ pub(super) fn unowned(
     cluster: &str,
     candidate: &Candidate,
     consents: &BTreeSet<String>,
-    started: Timestamp,
-    Snapshot { ended, unborn, .. }: &Snapshot,
+    snapshot: &Snapshot,
     is_its_disk: bool,
 ) -> Unowned {
     let found = &candidate.mark.on_disk;
@@ -217,6 +216,14 @@ pub(super) fn unowned(
     let MarkOnDisk::Valid(mark) = found else {
         return Unowned::Dirty;
     };
+    let Snapshot {
+        ended,
+        unborn,
+        now,
+        date,
+        ..
+    } = snapshot;
+    let started = date.saturating_sub(*now).unwrap_or(Timestamp::MIN);
     let age = started.duration_since(mark.written_at);
     // Of this process, whose request failed. A PV that it has created may have had a tenant before it was deleted.
     let is_own = unborn.contains(&mark.token);

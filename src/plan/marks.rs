@@ -1,7 +1,5 @@
 //! What the plan does about the marks on the disks, by the rules in `mark.rs`.
 
-use jiff::Timestamp;
-
 use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
 use crate::inventory::{Candidate, Contents, Skip};
@@ -151,18 +149,8 @@ impl<'a> Planner<'a> {
     }
 
     fn unowned(&self, candidate: &Candidate, cluster: &str) -> Unowned {
-        let (now, date) = (self.snapshot.now, self.snapshot.date);
-        let started = date.saturating_sub(now).unwrap_or(Timestamp::MIN);
-        let is_its_disk = self.is_marked(candidate);
-        let consents = &self.node.consents;
-        unowned(
-            cluster,
-            candidate,
-            consents,
-            started,
-            self.snapshot,
-            is_its_disk,
-        )
+        let (consents, is_its_disk) = (&self.node.consents, self.is_marked(candidate));
+        unowned(cluster, candidate, consents, self.snapshot, is_its_disk)
     }
 
     /// Whether a volume is the one that its mark was written on. The mark of a device without a name lies elsewhere, and is

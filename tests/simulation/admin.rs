@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use control_plane::resource;
-use control_plane::store::Part;
+use control_plane::resource::{self, Resource};
 use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_OFFER, ANNOTATION_USED, CONSENT_PREFIX,
@@ -93,7 +92,7 @@ impl Script<'_> {
                 "a PV is deleted"
             }
             2 => {
-                self.delete_by_force(pv);
+                self.delete_by_force(&resource::PERSISTENT_VOLUMES, pv);
                 "a PV is deleted by force"
             }
             3 => {
@@ -121,21 +120,21 @@ impl Script<'_> {
         }
     }
 
-    pub fn delete_by_force(&self, pv: &Value) {
-        self.edit(pv, |pv| pv["metadata"]["finalizers"] = json!([]));
-        self.delete(&resource::PERSISTENT_VOLUMES, pv);
+    /// Deletes an object at once, whatever holds it.
+    pub fn delete_by_force(&self, of: &'static Resource, object: &Value) {
+        self.world.lock().by_hand.insert(uid(object).to_owned());
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        self.world.modify(of, namespace, name(object), |object| {
+            object["metadata"]["finalizers"] = json!([]);
+        });
+        self.delete(of, object);
     }
 
     /// Changes a PV by hand.
     fn edit(&self, pv: &Value, change: impl FnOnce(&mut Value)) {
-        let (store, pvs) = (self.api.store(), &resource::PERSISTENT_VOLUMES);
         self.world.lock().by_hand.insert(uid(pv).to_owned());
-        // It may be gone.
-        let _ = store.modify(pvs, "", name(pv), Part::Main, |pv| {
-            let mut pv = pv.clone();
-            change(&mut pv);
-            Ok(pv)
-        });
+        self.world
+            .modify(&resource::PERSISTENT_VOLUMES, "", name(pv), change);
     }
 
     fn set_policy(&self, pv: &Value, policy: &str) {
@@ -145,12 +144,10 @@ impl Script<'_> {
                 .retained_at
                 .insert(uid(pv).to_owned(), process::elapsed());
         }
-        let (store, pvs) = (self.api.store(), &resource::PERSISTENT_VOLUMES);
-        let _ = store.modify(pvs, "", name(pv), Part::Main, |pv| {
-            let mut pv = pv.clone();
-            pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
-            Ok(pv)
-        });
+        self.world
+            .modify(&resource::PERSISTENT_VOLUMES, "", name(pv), |pv| {
+                pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+            });
     }
 
     fn strip(&self, pv: &Value) {
@@ -283,12 +280,18 @@ impl Script<'_> {
             let given = if let Some(pv) = &volume.pv {
                 let consent = quoted("wipe:").or_else(|| quoted("forget:"));
                 let pvs = &resource::PERSISTENT_VOLUMES;
-                consent.map(|it| self.annotate(pvs, pv, ANNOTATION_CONSENT, json!(it)))
+                consent.map(|it| {
+                    self.world
+                        .annotate(pvs, "", pv, ANNOTATION_CONSENT, json!(it));
+                })
             } else {
                 let mut words = detail.split(' ');
                 let word = words.find(|it| it.starts_with(CONSENT_PREFIX));
                 let consent = word.and_then(|it| it.split_once('='));
-                consent.map(|(key, it)| self.annotate(&resource::NODES, node, key, json!(it)))
+                consent.map(|(key, it)| {
+                    self.world
+                        .annotate(&resource::NODES, "", node, key, json!(it));
+                })
             };
             if given.is_none() {
                 self.give_up_other(&detail);

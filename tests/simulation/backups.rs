@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use control_plane::resource;
-use control_plane::store::Part;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::checks::uid;
 use crate::process;
@@ -62,12 +61,12 @@ impl Script<'_> {
             |all: &[Arc<Value>], object: &Value| all.iter().all(|it| uid(it) != uid(object));
         for pv in self.world.pvs() {
             if is_newer(&self.backup.pvs, &pv) {
-                self.delete_by_force(&pv);
+                self.delete_by_force(&resource::PERSISTENT_VOLUMES, &pv);
             }
         }
         for claim in self.claims() {
             if is_newer(&self.backup.claims, &claim) {
-                self.delete_claim_by_force(&claim);
+                self.delete_by_force(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
             }
         }
         let store = self.api.store();
@@ -88,15 +87,5 @@ impl Script<'_> {
             store.restore(&resource::PERSISTENT_VOLUME_CLAIMS, (**claim).clone());
         }
         "etcd is restored from a backup"
-    }
-
-    fn delete_claim_by_force(&self, claim: &Value) {
-        let (store, claims) = (self.api.store(), &resource::PERSISTENT_VOLUME_CLAIMS);
-        let _ = store.modify(claims, "default", name(claim), Part::Main, |claim| {
-            let mut claim = claim.clone();
-            claim["metadata"]["finalizers"] = json!([]);
-            Ok(claim)
-        });
-        self.delete(claims, claim);
     }
 }

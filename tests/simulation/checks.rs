@@ -52,6 +52,14 @@ const REACTION: Duration = Duration::from_secs(2);
 const READS: usize = 100;
 const WRITES: usize = 250;
 
+impl State {
+    /// How long the slowest request took that was answered since then.
+    fn slowest_since(&self, since: Duration) -> Duration {
+        let later = self.slow.iter().filter(|it| it.0 >= since);
+        later.map(|it| it.1).max().unwrap_or_default()
+    }
+}
+
 impl World {
     /// Checks a wipe by a provisioner before it begins.
     pub fn check_begin(&self, at: usize, wipe: &Wipe) {
@@ -61,13 +69,9 @@ impl World {
         let mut state = self.lock();
         state.disks[at].wiped_since = process::elapsed();
         // It may come while the last request before a wipe is answered.
-        let slow = state.slow.clone();
         let is_old = |since: Option<&Duration>| {
-            let slow = |since: Duration| {
-                let later = slow.iter().filter(|it| it.0 >= since);
-                later.map(|it| it.1).max().unwrap_or_default()
-            };
-            since.is_some_and(|since| process::elapsed() > *since + REACTION + slow(*since))
+            let limit = since.map(|since| *since + REACTION + state.slowest_since(*since));
+            limit.is_some_and(|limit| process::elapsed() > limit)
         };
         let faults = [
             (is_old(state.paused_at.as_ref()), "cleaning is paused"),

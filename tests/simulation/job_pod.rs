@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use control_plane::controllers::{HOLD_TERMINATION, RUN};
 use control_plane::resource;
-use control_plane::store::Part;
 use local_volume_provisioner::names::{ENV_DEVICE, ENV_IDENTITY, ENV_PV, LABEL_HOSTNAME};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -63,22 +62,7 @@ fn annotate(world: &World, pod: &Value, key: &str, value: Value) {
     let metadata = &pod["metadata"];
     let (namespace, name) = (&metadata["namespace"], &metadata["name"]);
     let (namespace, name) = (namespace.as_str().unwrap(), name.as_str().unwrap());
-    // It may be gone.
-    let _ = world
-        .store
-        .modify(&resource::PODS, namespace, name, Part::Main, |pod| {
-            let mut pod = pod.clone();
-            let annotations = &mut pod["metadata"]["annotations"];
-            if !annotations.is_object() {
-                *annotations = json!({});
-            }
-            let annotations = annotations.as_object_mut().unwrap();
-            match value {
-                Value::Null => annotations.remove(key),
-                value => annotations.insert(key.to_owned(), value),
-            };
-            Ok(pod)
-        });
+    world.annotate(&resource::PODS, namespace, name, key, value);
 }
 
 /// Opens, locks, identifies and wipes the device.

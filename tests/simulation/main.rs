@@ -11,6 +11,7 @@ mod checks;
 mod host;
 mod job_pod;
 mod nodes;
+mod objects;
 mod process;
 mod processes;
 mod script;
@@ -278,7 +279,8 @@ async fn rest(processes: &mut Processes<'_>, script: &Script<'_>) -> Result<(), 
     }
 }
 
-/// Runs worlds on all processors, or until the first failure if `SIMULATION_FIRST` is set. Returns the wipes, and the worlds in which something is wrong.
+/// Runs worlds on all processors, or until the first failure if `SIMULATION_FIRST` is set. Returns the wipes, and the worlds
+/// in which something is wrong.
 fn simulate_all<W>(worlds: &[W], simulate: impl Fn(&W) -> End + Sync) -> (u64, Vec<(&W, End)>)
 where
     W: Sync,
@@ -311,11 +313,9 @@ fn assert_none<W: std::fmt::Debug>(failed: &[(&W, End)]) {
     for (world, end) in failed {
         println!("world {world:?}: {}", end.violations.join("; "));
     }
-    if let [(_, end), ..] = failed {
+    if let [(world, end), ..] = failed {
         let fault = end.violations.first().map(|it| it.lines().next());
         println!("found: {}", fault.flatten().unwrap_or_default());
-    }
-    if let [(world, end), ..] = failed {
         let last = end.log.len().saturating_sub(60);
         panic!(
             "{} worlds failed; {world:?}:\n{}\n{}",
@@ -332,7 +332,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap())
 }
 
-/// So many worlds, always the same ones; or as many others as the environment says.
+/// This number of worlds, always the same ones; or as many others as the environment says.
 fn seeds(count: u64) -> Range<u64> {
     number("SIMULATION_WORLDS").map_or(0..count, |count| {
         let first = support::seed() * 1_000_000;

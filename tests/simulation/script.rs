@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
-use control_plane::store::{DeleteOptions, Part};
+use control_plane::store::DeleteOptions;
 use control_plane::{Faults, InProcess, resource};
 use local_volume_provisioner::names::ANNOTATION_PAUSED;
 use serde_json::{Value, json};
@@ -80,9 +80,7 @@ impl<'a> Script<'a> {
 
     /// The caches of the API server lag behind, or have caught up.
     fn lag_or_catch_up(&mut self) -> &'static str {
-        if let Some(resource) = self.lags.take() {
-            self.api.faults().catch_up(resource);
-            self.world.lock().is_stale = false;
+        if self.catch_up() {
             return "the API server has caught up";
         }
         let resource = match fastrand::u8(..4) {
@@ -93,6 +91,16 @@ impl<'a> Script<'a> {
         self.world.lock().is_stale = true;
         self.api.faults().lag(resource, fastrand::u64(..=50));
         "the API server shows an earlier state"
+    }
+
+    /// Shows the current state again. Returns whether it was another one.
+    fn catch_up(&mut self) -> bool {
+        let Some(resource) = self.lags.take() else {
+            return false;
+        };
+        self.api.faults().catch_up(resource);
+        self.world.lock().is_stale = false;
+        true
     }
 
     fn pause_or_resume(&mut self) -> &'static str {
@@ -238,34 +246,15 @@ impl<'a> Script<'a> {
         self.world.lock().paused_at = paused.then(process::elapsed);
         for node in &NODES[..self.nodes] {
             let value = if paused { json!("true") } else { Value::Null };
-            self.annotate(&resource::NODES, node, ANNOTATION_PAUSED, value);
+            self.world
+                .annotate(&resource::NODES, "", node, ANNOTATION_PAUSED, value);
         }
-    }
-
-    /// Sets an annotation, or removes it if it is null.
-    pub fn annotate(&self, of: &'static resource::Resource, name: &str, key: &str, value: Value) {
-        // It may be gone.
-        let _ = self.api.store().modify(of, "", name, Part::Main, |object| {
-            let mut object = object.clone();
-            let annotations = &mut object["metadata"]["annotations"];
-            if !annotations.is_object() {
-                *annotations = json!({});
-            }
-            let annotations = annotations.as_object_mut().unwrap();
-            match value {
-                Value::Null => annotations.remove(key),
-                value => annotations.insert(key.to_owned(), value),
-            };
-            Ok(object)
-        });
     }
 
     /// Ends all faults. Tenants go, except for some claims that stay.
     pub fn end(&mut self) {
         self.api.faults().clear();
-        if let Some(resource) = self.lags.take() {
-            self.api.faults().catch_up(resource);
-        }
+        self.catch_up();
         self.set_paused(false);
         let pods = self.api.store().list(&resource::PODS, Some("default"));
         let is_tenant = |pod: &&Arc<Value>| name(pod).starts_with("pod-");

@@ -38,7 +38,7 @@ impl Effects {
 }
 
 impl Small {
-    /// Runs a pass whose process crashes after so many effects. Returns how many there were.
+    /// Runs a pass whose process crashes after this number of effects. Returns how many there were.
     pub fn pass(&self, limit: usize) -> (Self, usize) {
         let mut next = self.clone();
         let mut effects = Effects { done: 0, limit };

@@ -38,7 +38,7 @@ static CONFIGURATIONS: LazyLock<[Settings; 2]> = LazyLock::new(|| {
 pub enum Event {
     /// A pass, and all that it does.
     Pass,
-    /// A pass whose process crashes after so many durable effects.
+    /// A pass whose process crashes after this number of durable effects.
     PassUntil(usize),
     Crash,
     /// A claim is bound to the PV of a slot.
