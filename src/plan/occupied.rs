@@ -92,8 +92,12 @@ impl Occupied {
     /// The name of a PV of another UID than `uid` on which this identity is recorded; none for a weak identity, which
     /// other storage may have.
     pub fn recorded_on(&self, identity: &Identity, uid: &str) -> Option<&str> {
-        let pvs = self.recorded.get(&identity.text).filter(|_| !identity.weak);
-        another(pvs?, uid)
+        self.also_on(&identity.text, uid).filter(|_| !identity.weak)
+    }
+
+    /// The name of a PV of another UID than `uid` on which this identity, which may be weak, is recorded.
+    pub fn also_on(&self, identity: &str, uid: &str) -> Option<&str> {
+        another(self.recorded.get(identity)?, uid)
     }
 
     /// Adds a PV whose volume was not seen: only its recorded identity is known.

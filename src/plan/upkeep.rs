@@ -237,6 +237,18 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// The PV at whose path the disk of an absent one is. A request whose answer was lost creates a PV also after its disk
+    /// was moved and offered again.
+    fn disk_is_of(&self, pv: &'a PvView) -> Option<&'a str> {
+        let recorded = pv.identity.as_deref()?;
+        let other = self
+            .by_name
+            .get(self.occupied.also_on(recorded, &pv.uid)?)?;
+        let location = self.locate(other);
+        let found = &location.candidate()?.identity;
+        (!found.weak && found.text == recorded).then_some(&other.name)
+    }
+
     /// Reports a PV whose volume is not there. Returns `false` if the PV is withdrawn.
     fn report_absence(&mut self, pv: &'a PvView, location: &PvLocation<'a>) -> bool {
         if matches!(location, PvLocation::Unknown | PvLocation::Volume(..)) {
@@ -247,6 +259,13 @@ impl<'a> Planner<'a> {
             let detail = Some(absence.message);
             self.states.insert(&pv.name, (absence.state, detail));
             return true;
+        }
+        if let Some(other) = self.disk_is_of(pv).filter(|_| pv.never_used()) {
+            self.withdraw(
+                pv,
+                &format!("PV {other} has its disk now, and it was never used"),
+            );
+            return false;
         }
         if location.is_gone() && self.withdraw_missing(pv, &mut absence.message) {
             return false;

@@ -42,7 +42,9 @@ impl Reporter {
             let Err(error) = self.write(&event).await else {
                 return;
             };
-            if !error.is_passing() || begun.elapsed() >= RETRY_LIMIT {
+            // Not found: it expired between two requests.
+            let is_retried = error.is_passing() || error.is_change();
+            if !is_retried || begun.elapsed() >= RETRY_LIMIT {
                 tracing::debug!(%error, "an event could not be written");
                 break;
             }
@@ -100,6 +102,28 @@ mod tests {
         serde_json::from_value(event).unwrap()
     }
 
+    fn reporter(server: Router) -> Reporter {
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let cluster = Cluster::new(Client::new(server, "default"), metrics);
+        Reporter::new(&cluster, "", ObjectReference::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn event_that_expires_while_it_is_repeated_is_created_again() {
+        let answers = Arc::new(Mutex::new(vec![201, 404, 409]));
+        let left = Arc::clone(&answers);
+        let server = Router::new().fallback(move || {
+            let code = left.lock().unwrap().pop().unwrap();
+            let reason = if code == 409 { "AlreadyExists" } else { "" };
+            let body =
+                json!({ "reason": reason, "code": code, "involvedObject": {}, "metadata": {} });
+            let code = StatusCode::from_u16(code).unwrap();
+            std::future::ready((code, body.to_string()))
+        });
+        reporter(server).record(event("one")).await;
+        assert!(answers.lock().unwrap().is_empty());
+    }
+
     #[tokio::test]
     async fn repeated_event_increments_its_count() {
         let requests = Arc::<Mutex<Vec<(Method, Value)>>>::default();
@@ -119,9 +143,7 @@ mod tests {
                 (StatusCode::OK, found.to_string())
             })
         });
-        let metrics = Arc::new(Metrics::new().unwrap());
-        let cluster = Cluster::new(Client::new(server, "default"), metrics);
-        let reporter = Reporter::new(&cluster, "", ObjectReference::default());
+        let reporter = reporter(server);
         for text in ["one", "two", "one"] {
             reporter.write(&event(text)).await.unwrap();
         }

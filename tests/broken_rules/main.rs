@@ -1,17 +1,19 @@
 //! Whether the simulation finds each rule of the program that is broken on purpose.
 //!
-//! All rules of [`rules`] are replaced in a copy of the source, which is built once. The environment then says which one
+//! All rules of [`cleaning`] and [`offering`] are replaced in a copy of the source, which is built once. The environment then says which one
 //! is broken. `scripts/test --broken` runs this, and prints after how many worlds each was found.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod cleaning;
+mod offering;
 mod rules;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rules::{RULES, Rule};
+use rules::{Rule, all};
 use serde_json::Value;
 
 /// The worlds in which a rule must be found.
@@ -46,7 +48,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn each_rule_is_there_once() {
-    for rule in RULES {
+    for rule in all() {
         let text = fs::read_to_string(root().join(rule.file)).unwrap();
         let count = text.matches(rule.text).count();
         assert_eq!(count, 1, "{}: {:?} in {}", rule.name, rule.text, rule.file);
@@ -70,7 +72,7 @@ fn copy() -> PathBuf {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, change(text)).unwrap();
     };
-    for (number, rule) in RULES.iter().enumerate() {
+    for (number, rule) in all().into_iter().enumerate() {
         let switch = format!("crate::is_broken(\"{number}\")");
         let broken = rule.broken.replace("BROKEN", &switch);
         change(rule.file, &|text| text.replace(rule.text, &broken));
@@ -111,7 +113,7 @@ fn build(copy: &Path) -> String {
 /// The numbers of a rule and of those behind it.
 fn numbers(rule: &Rule) -> String {
     let names = [rule.name].into_iter().chain(rule.behind.iter().copied());
-    let number = |name| RULES.iter().position(|it| it.name == name).unwrap();
+    let number = |name| all().into_iter().position(|it| it.name == name).unwrap();
     let numbers: Vec<_> = names.map(|name| number(name).to_string()).collect();
     numbers.join(",")
 }
@@ -143,7 +145,7 @@ fn each_broken_rule_is_found() {
     }
     let mut missed = Vec::new();
     println!("| Broken rule | Searched | Found |\n|---|---|---|");
-    for rule in RULES.iter().filter(|it| !it.is_hidden) {
+    for rule in all().into_iter().filter(|it| !it.is_hidden) {
         let rules = numbers(rule);
         let mut found = TESTS.iter().filter_map(|it| find(&simulation, it, &rules));
         let found = found.next();

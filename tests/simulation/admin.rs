@@ -1,6 +1,7 @@
 //! The steps of administrators, with and without care.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use control_plane::resource::{self, Resource};
 use local_volume_provisioner::host::mark::MarkOnDisk;
@@ -8,6 +9,7 @@ use local_volume_provisioner::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_OFFER, ANNOTATION_USED, CONSENT_PREFIX,
     FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
 };
+use local_volume_provisioner::types::SkipReason;
 use serde_json::{Value, json};
 
 use crate::checks::{disk_of, uid};
@@ -83,9 +85,16 @@ impl Script<'_> {
     /// An administrator changes PVs, marks, Nodes or clocks.
     pub fn administrate(&mut self) -> &'static str {
         let pvs = self.world.pvs();
-        let Some(pv) = any(&pvs) else {
+        // What is being cleaned is the more interesting, and what no watch shows in time.
+        let is_released = |pv: &&Arc<Value>| pv["status"]["phase"] == "Released";
+        let released: Vec<_> = pvs.iter().filter(is_released).collect();
+        let released = any(&released).filter(|_| fastrand::bool()).copied();
+        let Some(pv) = released.or_else(|| any(&pvs)) else {
             return "there is no PV";
         };
+        if fastrand::u8(..3) == 0 {
+            self.lag("persistentvolumes", 0);
+        }
         match fastrand::u8(..12) {
             0 | 1 => {
                 self.delete(&resource::PERSISTENT_VOLUMES, pv);
@@ -275,7 +284,22 @@ impl Script<'_> {
     /// Gives the consents that the reports of held volumes name.
     pub fn consent(&self, process: &Process) {
         let node = NODES[process.node];
+        let events = self.api.store().list(&resource::EVENTS, None).items;
+        let pvs = self.world.pvs();
         for (volume, detail) in process.held() {
+            // A PV of this name may have existed before.
+            let pv = pvs.iter().find(|pv| volume.pv.as_deref() == Some(name(pv)));
+            let is_told = |event: &Arc<Value>| {
+                let about = &event["involvedObject"];
+                pv.map_or(about["name"] == node, |pv| about["uid"] == uid(pv))
+            };
+            // Of a volume that another PV names, that PV has the event.
+            let is_reported = pv.is_some() || volume.reason == Some(SkipReason::Dirty);
+            if is_reported && !detail.is_empty() && !events.iter().any(is_told) {
+                let path = &volume.path;
+                let text = format!("{path} of {node} is held, and no event says so: {detail}");
+                self.world.violation(&text);
+            }
             let quoted = |verb: &str| detail.split('"').find(|it| it.starts_with(verb));
             let given = if let Some(pv) = &volume.pv {
                 let consent = quoted("wipe:").or_else(|| quoted("forget:"));

@@ -122,12 +122,14 @@ impl World {
     /// Checks a wipe at the moment at which it destroys data.
     pub fn check_wipe(&self, at: usize, lock: Option<Lock>, wipe: &Wipe) {
         let pv = self.store.get(&resource::PERSISTENT_VOLUMES, "", &wipe.pv);
+        let pv = pv.map(|pv| (*pv).clone()).unwrap_or_default();
+        let is_claimed = self.is_claimed(&pv);
         let mut state = self.lock();
         let disk = &state.disks[at];
-        let pv = pv.map(|pv| (*pv).clone()).unwrap_or_default();
         let metadata = &pv["metadata"];
         let has_finalizer = |all: &Vec<Value>| all.iter().any(|it| it == FINALIZER);
         let is_by_hand = state.by_hand.contains(&wipe.pv_uid);
+        let is_before_rollback = disk.wiped_since < state.rolled_back_at;
         let of_pv = [
             (uid(&pv) != wipe.pv_uid, "its PV is gone"),
             (
@@ -146,6 +148,7 @@ impl World {
             ),
             (
                 pv.is_object()
+                    && !is_before_rollback
                     && !disk.is_forged
                     && disk
                         .data
@@ -155,12 +158,13 @@ impl World {
             ),
         ];
         let of_disk = [
+            (is_claimed && !is_before_rollback, "its claim exists"),
             (
                 wipe.is_orphan && !disk.has_consent,
                 "no administrator consented",
             ),
             (
-                !disk.mounted_for.is_empty() && disk.wiped_since >= state.rolled_back_at,
+                !disk.mounted_for.is_empty() && !is_before_rollback,
                 "it is in use",
             ),
             (lock.is_some() && disk.lock != lock, "it is not locked"),
@@ -185,6 +189,15 @@ impl World {
             );
             state.violation(&text);
         }
+    }
+
+    /// Whether the claim of a PV exists.
+    fn is_claimed(&self, pv: &Value) -> bool {
+        let claim = &pv["spec"]["claimRef"];
+        let [name, namespace] = ["name", "namespace"].map(|key| claim[key].as_str().unwrap_or(""));
+        let claims = &resource::PERSISTENT_VOLUME_CLAIMS;
+        let found = self.store.get(claims, namespace, name);
+        found.is_ok_and(|found| found["metadata"]["uid"] == claim["uid"])
     }
 
     /// A wipe has ended well.
@@ -212,6 +225,11 @@ impl World {
         }
         let at = disk_of(&state, pv);
         state.made_for.extend(at.map(|at| (uid(pv).to_owned(), at)));
+        // The answer to its request was lost, and its disk moved to another node meanwhile.
+        let mut slots = state.slots.iter();
+        if !slots.any(|slot| slot.disk == at && node_of(pv) == Some(slot.node)) {
+            state.by_hand.insert(uid(pv).to_owned());
+        }
         let of_disk = all.iter().filter(|other| {
             let is_by_hand = state.by_hand.contains(uid(other));
             node_of(other) == node_of(pv) && disk_of(&state, other) == at && !is_by_hand

@@ -15,8 +15,8 @@ use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use crate::process::{self, Log, Process};
+use crate::run::{create_classes, create_nodes};
 use crate::world::{Disk, NODES, Slot, World};
-use crate::{create_classes, create_nodes};
 
 const SEEDS: u64 = 40;
 const SETTLED: Duration = Duration::from_mins(1);

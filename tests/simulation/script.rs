@@ -70,7 +70,7 @@ impl<'a> Script<'a> {
                 self.api.faults().cut_watches(resource);
                 "watches are cut"
             }
-            36 => self.lag_or_catch_up(),
+            36 | 37 => self.lag_or_catch_up(),
             _ => {
                 fault(self.api.faults());
                 "the API server will fail"
@@ -87,10 +87,16 @@ impl<'a> Script<'a> {
             0 => *any(&["nodes", "jobs", "storageclasses"]).unwrap(),
             _ => "persistentvolumes",
         };
+        self.lag(resource, fastrand::u64(..=50));
+        "the API server shows an earlier state"
+    }
+
+    /// Caches of the API server show what a resource was so many revisions ago.
+    pub fn lag(&mut self, resource: &'static str, revisions: u64) {
+        self.catch_up();
         self.lags = Some(resource);
         self.world.lock().is_stale = true;
-        self.api.faults().lag(resource, fastrand::u64(..=50));
-        "the API server shows an earlier state"
+        self.api.faults().lag(resource, revisions);
     }
 
     /// Shows the current state again. Returns whether it was another one.

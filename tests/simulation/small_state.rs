@@ -283,18 +283,14 @@ impl Small {
         if !is_its_disk || disk.data.as_ref() == Some(&claim) {
             return None;
         }
-        if let Some(before) = disk.data.replace(claim)
-            && !disk.is_forged
-        {
-            if self.judged.get(&pv.uid) == Some(&at) {
-                self.fault = Some(format!(
-                    "the tenant of {} finds the data of {before}",
-                    pv.name
-                ));
-            }
-            // It came before the provisioner could look.
-            disk.is_forged = true;
+        let before = disk.data.replace(claim).filter(|_| !disk.is_forged);
+        let is_judged = self.judged.get(&pv.uid) == Some(&at);
+        if let Some(before) = before.as_ref().filter(|_| is_judged) {
+            let fault = format!("the tenant of {} finds the data of {before}", pv.name);
+            self.fault = Some(fault);
         }
+        // It came before the provisioner could look, or its PV was restored after the wipe.
+        disk.is_forged |= before.is_some() || disk.mark.is_free();
         Some(())
     }
 

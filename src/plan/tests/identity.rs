@@ -143,6 +143,33 @@ fn a_disk_that_two_pvs_claim_to_be_is_not_cleaned() {
 }
 
 #[test]
+fn an_unused_pv_goes_when_its_disk_is_at_another_pv() {
+    let world = world()
+        .fast("b", &fs(1))
+        .pv(pv("pv-b", "/mnt/fast/b", &fs(1)));
+    let a = pv("pv-a", "/mnt/fast/a", &fs(1));
+    let missing = &["VolumeMissing of pv-a", "a is Missing", "b is Available"][..];
+    for (situation, a, expected) in [
+        (
+            "never used",
+            a.clone(),
+            &["delete pv-a", "a is Terminating", "b is Available"][..],
+        ),
+        ("its own disk", pv("pv-a", "/mnt/fast/a", &fs(2)), missing),
+        ("used", with(a, |pv| pv.used = true), missing),
+    ] {
+        world.clone().pv(a).expect(situation, expected);
+    }
+    let weak = nameless(1, "now");
+    let world = self::world()
+        .fast("b", &weak)
+        .pv(pv("pv-b", "/mnt/fast/b", &weak));
+    world
+        .pv(pv("pv-a", "/mnt/fast/a", &weak))
+        .expect("any disk has this identity", missing);
+}
+
+#[test]
 fn a_nameless_device_cannot_prove_itself_after_a_reboot() {
     let (world, a) = seen(&nameless(1, "now"), &nameless(1, "before"));
     let accept = world
