@@ -91,6 +91,11 @@ impl ApiError {
     pub fn is_change(&self) -> bool {
         matches!(self, Self::Conflict | Self::NotFound)
     }
+
+    /// Whether a later try may succeed without a repair.
+    pub fn is_retriable(&self) -> bool {
+        self.is_passing() || self.is_change()
+    }
 }
 
 /// The fields of a claim that its deletion, and the gate before a wipe, require.

@@ -45,7 +45,7 @@ impl Wiped {
             "{path} is clean, but the finalizer of PV {} cannot be removed: {error}; {remedy}; retried every 30s",
             pv.name
         );
-        if error.is_passing() || error.is_change() {
+        if error.is_retriable() {
             return Err(Stop::Changed(message));
         }
         Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message).into())

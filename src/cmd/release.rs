@@ -95,7 +95,7 @@ fn api(what: impl std::fmt::Display) -> impl FnOnce(ApiError) -> Error {
 
 fn is_passing(error: &Error) -> bool {
     let api = error.downcast_ref::<ApiError>();
-    error.is::<Left>() || api.is_some_and(|error| error.is_passing() || error.is_change())
+    error.is::<Left>() || api.is_some_and(ApiError::is_retriable)
 }
 
 struct Releaser {

@@ -241,9 +241,8 @@ impl<'a> Planner<'a> {
     /// was moved and offered again.
     fn disk_is_of(&self, pv: &'a PvView) -> Option<&'a str> {
         let recorded = pv.identity.as_deref()?;
-        let other = self
-            .by_name
-            .get(self.occupied.also_on(recorded, &pv.uid)?)?;
+        let other = self.occupied.also_on(recorded, &pv.uid)?;
+        let other = self.by_name.get(other)?;
         let location = self.locate(other);
         let found = &location.candidate()?.identity;
         (!found.weak && found.text == recorded).then_some(&other.name)
@@ -260,11 +259,11 @@ impl<'a> Planner<'a> {
             self.states.insert(&pv.name, (absence.state, detail));
             return true;
         }
-        if let Some(other) = self.disk_is_of(pv).filter(|_| pv.never_used()) {
-            self.withdraw(
-                pv,
-                &format!("PV {other} has its disk now, and it was never used"),
-            );
+        if pv.never_used()
+            && let Some(other) = self.disk_is_of(pv)
+        {
+            let because = format!("PV {other} has its disk now, and it was never used");
+            self.withdraw(pv, &because);
             return false;
         }
         if location.is_gone() && self.withdraw_missing(pv, &mut absence.message) {

@@ -42,9 +42,8 @@ impl Reporter {
             let Err(error) = self.write(&event).await else {
                 return;
             };
-            // Not found: it expired between two requests.
-            let is_retried = error.is_passing() || error.is_change();
-            if !is_retried || begun.elapsed() >= RETRY_LIMIT {
+            // A change: it expired between two requests.
+            if !error.is_retriable() || begun.elapsed() >= RETRY_LIMIT {
                 tracing::debug!(%error, "an event could not be written");
                 break;
             }

@@ -200,6 +200,25 @@ pub const RULES: &[Rule] = &[
         "        if let Some(job) = self.job_of(pv) {\n            if self.snapshot.now",
         "        if let Some(job) = self.job_of(pv).filter(|_| !BROKEN) {\n            if self.snapshot.now",
     ),
+    rule(
+        "a Node that was registered again keeps its PVs",
+        DELETE_PVS,
+        "Ownership::FormerNode => self.adopt(pv),",
+        "Ownership::FormerNode if BROKEN => {}\n                Ownership::FormerNode => self.adopt(pv),",
+    ),
+    rule(
+        "a cleanup whose PV is gone is forgotten",
+        CLEANUP,
+        "            if cleanup.running || is_needed || is_unfinished || job_runs() {",
+        "            if BROKEN || cleanup.running || is_needed || is_unfinished || job_runs() {",
+    ),
+    rule(
+        "a wipe ends when its PV is used again, or kept",
+        "src/plan/cancel.rs",
+        "            if cleanup.is_wiping() {",
+        "            if !BROKEN && cleanup.is_wiping() {",
+    )
+    .hidden(),
     // Layers that stop what the ones before them let through.
     rule(
         "a disk that another PV records is not wiped",

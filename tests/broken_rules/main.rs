@@ -72,7 +72,7 @@ fn copy() -> PathBuf {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, change(text)).unwrap();
     };
-    for (number, rule) in all().into_iter().enumerate() {
+    for (number, rule) in all().enumerate() {
         let switch = format!("crate::is_broken(\"{number}\")");
         let broken = rule.broken.replace("BROKEN", &switch);
         change(rule.file, &|text| text.replace(rule.text, &broken));
@@ -113,7 +113,7 @@ fn build(copy: &Path) -> String {
 /// The numbers of a rule and of those behind it.
 fn numbers(rule: &Rule) -> String {
     let names = [rule.name].into_iter().chain(rule.behind.iter().copied());
-    let number = |name| all().into_iter().position(|it| it.name == name).unwrap();
+    let number = |name| all().position(|it| it.name == name).unwrap();
     let numbers: Vec<_> = names.map(|name| number(name).to_string()).collect();
     numbers.join(",")
 }
@@ -145,7 +145,7 @@ fn each_broken_rule_is_found() {
     }
     let mut missed = Vec::new();
     println!("| Broken rule | Searched | Found |\n|---|---|---|");
-    for rule in all().into_iter().filter(|it| !it.is_hidden) {
+    for rule in all().filter(|it| !it.is_hidden) {
         let rules = numbers(rule);
         let mut found = TESTS.iter().filter_map(|it| find(&simulation, it, &rules));
         let found = found.next();

@@ -2,8 +2,6 @@
 
 use crate::rules::{Rule, rule};
 
-const DELETE_PVS: &str = "src/plan/delete_pvs.rs";
-const CLEANUP: &str = "src/plan/cleanup.rs";
 const ELIGIBLE: &str = "src/plan/eligible.rs";
 const MARK: &str = "src/plan/mark.rs";
 const MARKS: &str = "src/plan/marks.rs";
@@ -24,8 +22,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "an event that expired is written again",
         "src/report/recorder.rs",
-        "let is_retried = error.is_passing() || error.is_change();",
-        "let is_retried = error.is_passing() || (error.is_change() && !BROKEN);",
+        "if !error.is_retriable() || begun",
+        "if !error.is_retriable() || (BROKEN && error.is_change()) || begun",
     ),
     // What is offered.
     rule(
@@ -130,13 +128,6 @@ pub const RULES: &[Rule] = &[
         "!has_pv && is_searched() && self.unowned(candidate, cluster) == Unowned::Wipe;",
         "!has_pv && is_searched() && (BROKEN || self.unowned(candidate, cluster) == Unowned::Wipe);",
     ),
-    rule(
-        "a wipe ends when its PV is used again, or kept",
-        "src/plan/cancel.rs",
-        "            if cleanup.is_wiping() {",
-        "            if !BROKEN && cleanup.is_wiping() {",
-    )
-    .hidden(),
     // What the cache shows.
     rule(
         "a write is expected until the watch shows it",
@@ -170,12 +161,6 @@ pub const RULES: &[Rule] = &[
     ),
     // What keeps the node going.
     rule(
-        "a Node that was registered again keeps its PVs",
-        DELETE_PVS,
-        "Ownership::FormerNode => self.adopt(pv),",
-        "Ownership::FormerNode if BROKEN => {}\n                Ownership::FormerNode => self.adopt(pv),",
-    ),
-    rule(
         "PVs without a hostname label are listed",
         "src/cache/pvs.rs",
         "        if self.dirs != *dirs {",
@@ -186,12 +171,6 @@ pub const RULES: &[Rule] = &[
         MARKS,
         "            Unowned::Dirty => {\n                let (node, what)",
         "            Unowned::Dirty if BROKEN => Ok(true),\n            Unowned::Dirty => {\n                let (node, what)",
-    ),
-    rule(
-        "a cleanup whose PV is gone is forgotten",
-        CLEANUP,
-        "            if cleanup.running || is_needed || is_unfinished || job_runs() {",
-        "            if BROKEN || cleanup.running || is_needed || is_unfinished || job_runs() {",
     ),
     rule(
         "the PV of a mark is searched before the mark is judged",

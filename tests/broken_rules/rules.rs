@@ -50,6 +50,6 @@ pub const fn rule(
 }
 
 /// All rules.
-pub fn all() -> Vec<&'static Rule> {
-    CLEANING.iter().chain(OFFERING).collect()
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    CLEANING.iter().chain(OFFERING)
 }

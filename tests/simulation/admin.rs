@@ -9,7 +9,6 @@ use local_volume_provisioner::names::{
     ANNOTATION_CONSENT, ANNOTATION_IDENTITY, ANNOTATION_OFFER, ANNOTATION_USED, CONSENT_PREFIX,
     FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
 };
-use local_volume_provisioner::types::SkipReason;
 use serde_json::{Value, json};
 
 use crate::checks::{disk_of, uid};
@@ -284,22 +283,7 @@ impl Script<'_> {
     /// Gives the consents that the reports of held volumes name.
     pub fn consent(&self, process: &Process) {
         let node = NODES[process.node];
-        let events = self.api.store().list(&resource::EVENTS, None).items;
-        let pvs = self.world.pvs();
         for (volume, detail) in process.held() {
-            // A PV of this name may have existed before.
-            let pv = pvs.iter().find(|pv| volume.pv.as_deref() == Some(name(pv)));
-            let is_told = |event: &Arc<Value>| {
-                let about = &event["involvedObject"];
-                pv.map_or(about["name"] == node, |pv| about["uid"] == uid(pv))
-            };
-            // Of a volume that another PV names, that PV has the event.
-            let is_reported = pv.is_some() || volume.reason == Some(SkipReason::Dirty);
-            if is_reported && !detail.is_empty() && !events.iter().any(is_told) {
-                let path = &volume.path;
-                let text = format!("{path} of {node} is held, and no event says so: {detail}");
-                self.world.violation(&text);
-            }
             let quoted = |verb: &str| detail.split('"').find(|it| it.starts_with(verb));
             let given = if let Some(pv) = &volume.pv {
                 let consent = quoted("wipe:").or_else(|| quoted("forget:"));

@@ -7,9 +7,11 @@ use control_plane::resource;
 use http::Method;
 use local_volume_provisioner::host::mark::Mark;
 use local_volume_provisioner::names::{ANNOTATION_IDENTITY, FINALIZER};
+use local_volume_provisioner::types::SkipReason;
 use serde_json::Value;
 
-use crate::process;
+use crate::process::{self, Process};
+use crate::script::name;
 use crate::world::{CLASSES, Lock, NODES, State, World, identity, node_of};
 
 /// What a wipe is for.
@@ -198,6 +200,28 @@ impl World {
         let claims = &resource::PERSISTENT_VOLUME_CLAIMS;
         let found = self.store.get(claims, namespace, name);
         found.is_ok_and(|found| found["metadata"]["uid"] == claim["uid"])
+    }
+
+    /// Checks that an event tells of each PV that is held, and of dirty volumes.
+    pub fn check_told(&self, process: &Process) {
+        let node = NODES[process.node];
+        let events = self.store.list(&resource::EVENTS, None).items;
+        let pvs = self.pvs();
+        for (volume, detail) in process.held() {
+            // A PV of this name may have existed before.
+            let pv = pvs.iter().find(|pv| volume.pv.as_deref() == Some(name(pv)));
+            let is_told = |event: &Arc<Value>| {
+                let about = &event["involvedObject"];
+                pv.map_or(about["name"] == node, |pv| about["uid"] == uid(pv))
+            };
+            // Of a volume that another PV names, that PV has the event.
+            let is_reported = pv.is_some() || volume.reason == Some(SkipReason::Dirty);
+            if is_reported && !detail.is_empty() && !events.iter().any(is_told) {
+                let path = &volume.path;
+                let text = format!("{path} of {node} is held, and no event says so: {detail}");
+                self.violation(&text);
+            }
+        }
     }
 
     /// A wipe has ended well.

@@ -115,9 +115,13 @@ fn seeds(count: u64) -> Range<u64> {
     })
 }
 
-/// Leaves out the steps without which the world still fails.
+/// Leaves out the steps without which the world still fails, if it fails.
 fn shrink(mut run: Run) -> Run {
-    for step in (0..run.simulate().steps).rev() {
+    let whole = run.simulate();
+    if whole.violations.is_empty() {
+        return run;
+    }
+    for step in (0..whole.steps).rev() {
         run.without.insert(step);
         if run.simulate().violations.is_empty() {
             run.without.remove(&step);
@@ -129,10 +133,7 @@ fn shrink(mut run: Run) -> Run {
 /// Worlds of a size. The environment says how many, or which one: it is shrunk, and shown with its log.
 fn worlds(size: Size, count: u64) {
     if let Some(seed) = number("SIMULATION_SEED") {
-        let mut run = Run::new(seed, size);
-        if !run.simulate().violations.is_empty() {
-            run = shrink(run);
-        }
+        let run = shrink(Run::new(seed, size));
         let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG);
         let _ = log.without_time().with_test_writer().try_init();
         let end = run.simulate();

@@ -258,6 +258,7 @@ async fn rest(processes: &mut Processes<'_>, script: &Script<'_>) -> Result<(), 
         }
         if unsettled.is_some() && waited > CONSENT_AFTER {
             for process in &processes.running {
+                script.world.check_told(process);
                 script.consent(process);
             }
         }

@@ -91,7 +91,7 @@ impl<'a> Script<'a> {
         "the API server shows an earlier state"
     }
 
-    /// Caches of the API server show what a resource was so many revisions ago.
+    /// Caches of the API server show a resource as it was before the last `revisions`.
     pub fn lag(&mut self, resource: &'static str, revisions: u64) {
         self.catch_up();
         self.lags = Some(resource);
