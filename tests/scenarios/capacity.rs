@@ -1,17 +1,16 @@
-//! The capacity of a PV grows with its volume; that of a Bound one in an expandable class only. The PV of an unused volume
+//! The capacity of a PV grows with its volume; that of a Bound one in an expandable class only. The PV of an unused device
 //! that shrank is replaced.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use control_plane::requests::{Request, Verb};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use support::stage::{name, on_real_cluster};
+use support::stage::name;
 use support::{LoopDevice, Program, Stage};
 
 use crate::kit::*;
@@ -48,61 +47,6 @@ fn passes(stage: &Stage, provisioner: &mut Program, more: u64) {
     stage.eventually("more passes", || {
         (metric(provisioner, count)? >= before + more).then_some(())
     });
-}
-
-#[test]
-fn smaller_disk_at_the_path_of_an_unused_pv_is_not_bound_to_a_larger_claim() {
-    let stage = or_skip!(often());
-    let dir = raw_class(&stage, &json!({}));
-    let [large, small] =
-        [64, 32].map(|size| LoopDevice::new(stage.sandbox.path(), size * MIB).unwrap());
-    let path = link(&large, &dir, "disk");
-    let mut provisioner = stage.provisioner();
-    let pv = stage.available(&path, None);
-    assert_eq!(capacity(&pv), "64Mi");
-    fs::remove_file(&path).unwrap();
-    link(&small, &dir, "disk");
-    let pv = offered_again(&stage, &path, &pv);
-    assert_eq!(capacity(&pv), "32Mi");
-    if !on_real_cluster() {
-        let of_a_pv = |it: &Request| it.verb == Verb::Patch && it.resource == "persistentvolumes";
-        let patches = || stage.requests().count(of_a_pv);
-        let before = patches();
-        passes(&stage, &mut provisioner, 3);
-        assert_eq!(patches(), before, "once is enough");
-    }
-
-    for (claim, size, bound) in [("large", "64Mi", false), ("small", "32Mi", true)] {
-        let object = json!({
-            "metadata": { "name": claim },
-            "spec": {
-                "storageClassName": stage.named("raw"),
-                "accessModes": ["ReadWriteOnce"],
-                "volumeMode": "Block",
-                "volumeName": bound.then(|| name(&pv)),
-                "resources": { "requests": { "storage": size } },
-            },
-        });
-        let claims: Api<PersistentVolumeClaim> =
-            Api::namespaced(stage.client.clone(), &stage.namespace());
-        stage.create(&claims, object);
-    }
-    stage.claim_in_phase("small", "Bound");
-    assert_eq!(claim_phase(&stage, "large"), "Pending");
-}
-
-#[test]
-fn capacity_of_an_unused_pv_follows_a_filesystem_that_is_resized() {
-    let stage = or_skip!(often());
-    let [volume] = fast_volumes(&stage, ["vol"]);
-    let _provisioner = stage.provisioner();
-    let pv = stage.available(&volume, None);
-    assert_eq!(capacity(&pv), "20Mi");
-    remount(&volume, "size=40m");
-    has_capacity(&stage, &pv, "40Mi");
-    remount(&volume, "size=15m");
-    let smaller = offered_again(&stage, &volume, &pv);
-    assert_eq!(capacity(&smaller), "15Mi");
 }
 
 #[test]

@@ -1,36 +1,16 @@
-//! Crashes of the provisioner: at each of its crash points ([`points`]), and by `kill -9` at random moments of
-//! cleanups of all kinds, beside volumes that stay in use.
+//! Crashes of the provisioner at each of its crash points ([`points`]), beside a volume that stays in use.
 
 mod disk;
 mod points;
-mod tenants;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
-use support::stage::{is_terminating, phase};
-use support::{LoopDevice, Random, Stage};
+use support::{LoopDevice, Stage};
 
 use super::BINARY;
 use disk::{DEVICE_SIZE, Disk};
-use tenants::{Tenants, cleaners_of};
-
-const KILLS: usize = 30;
-/// The same in the slow tier.
-const SLOW_KILLS: usize = 500;
-/// Microseconds after the release, or after the PV's deletion.
-const LATEST_KILL: u64 = 15_000;
-
-fn kills() -> usize {
-    if support::slow() { SLOW_KILLS } else { KILLS }
-}
 
 /// A class of volumes, and how they are cleaned.
 struct Kind {
@@ -124,112 +104,20 @@ fn disk(kind: &Kind, path: &Path) -> Disk {
     }
 }
 
-/// Kills the provisioner in the cleanups of each class in turn. Returns how many kills interrupted a cleanup.
-fn kill_and_restart(
-    stage: &Stage,
-    volumes: &BTreeMap<&'static str, PathBuf>,
-    releases: &Receiver<&'static str>,
-) -> usize {
-    let mut random = Random::seeded();
-    let mut interrupted = 0;
-    let mut ready = BTreeSet::new();
-    let mut provisioner = stage.provisioner();
-    for (class, path) in volumes.iter().cycle().take(kills()) {
-        while !ready.remove(class) {
-            match releases.recv_timeout(3 * stage.timeout()) {
-                Ok(class) => {
-                    ready.insert(class);
-                }
-                // A tenant has failed; joining its thread reports why.
-                Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
-                    return interrupted;
-                }
-            }
-        }
-        // Every second time at any moment from the release on, else when data is being destroyed.
-        let amid = random.below(2) == 1;
-        let delay = random.below(LATEST_KILL);
-        stage.eventually("the volume is being cleaned", || {
-            let pvs = stage.pvs_at(path);
-            let due = |pv| phase(pv) != "Bound" && (!amid || is_terminating(pv));
-            pvs.iter().all(due)
-        });
-        std::thread::sleep(Duration::from_micros(delay));
-        provisioner.kill();
-        let is_due = |pv: &PersistentVolume| is_terminating(pv) || phase(pv) == "Released";
-        interrupted += usize::from(stage.pvs_at(path).iter().any(is_due));
-        provisioner = stage.provisioner();
-    }
-    interrupted
-}
-
-#[test]
-fn kill_9_at_any_moment_never_leaks_data_and_never_wipes_what_can_be_bound() {
-    let set = Stage::set_with(BINARY, |options| options.eager_rebind = true);
-    let stage = or_skip!(set);
-    let kinds = kinds(&stage);
-    let mut devices = Vec::new();
-    let mut stay = Vec::new();
-    let mut volumes = BTreeMap::new();
-    for kind in &kinds {
-        let dir = stage.class(kind.class, &kind.settings);
-        for name in ["stays", "changes-hands"] {
-            let (path, device) = volume(&stage, kind, &dir, name);
-            devices.extend(device);
-            if name == "stays" {
-                stay.push((format!("{}-stays", kind.class), disk(kind, &path), path));
-            } else {
-                volumes.insert(kind.class, path);
-            }
-        }
-    }
-    let first = stage.provisioner();
-    for (claim, disk, path) in &stay {
-        stage.bind(claim, path);
-        disk.write(claim);
-    }
-    drop(first);
-
-    let stop = Arc::new(AtomicBool::new(false));
-    let (released, turns) = channel();
-    let tenants: Vec<_> = kinds
-        .iter()
-        .map(|kind| {
-            let disk = disk(kind, &volumes[kind.class]);
-            Tenants::spawn(&stage, kind.class, disk, &stop, &released)
-        })
-        .collect();
-    drop(released);
-    let interrupted = kill_and_restart(&stage, &volumes, &turns);
-    stop.store(true, Ordering::Release);
-    let mut provisioner = stage.provisioner();
-    let join = |tenant: std::thread::JoinHandle<usize>| {
-        tenant
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+/// The processes of an external cleaner of a device, with whatever it left behind.
+fn cleaners_of(device: &Path) -> Vec<String> {
+    let wanted = format!("LOCAL_PV_BLKDEVICE={}", device.display());
+    let is_one = |process: &Path| {
+        // Without an environment it is dead.
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == wanted.as_bytes())
     };
-    let served: Vec<usize> = tenants.into_iter().map(join).collect();
-    let kills = kills();
-    eprintln!("{interrupted} of {kills} kills hit a cleanup; tenants served: {served:?}");
-    assert!(interrupted > 0, "no kill hit a cleanup");
-    assert!(
-        served.iter().all(|served| *served >= kills / kinds.len()),
-        "{served:?}"
-    );
-
-    // Nothing is left: one clean, free PV for each volume, and no file and no process.
-    for (kind, path) in kinds.iter().map(|kind| (kind, &volumes[kind.class])) {
-        stage.available(path, None);
-        assert!(disk(kind, path).is_clean(), "{}", kind.class);
-        assert_eq!(cleaners_of(path), [""; 0]);
-    }
-    stage.still(&mut provisioner, "one PV each", || {
-        let (bound, free) = (stay.len(), volumes.len());
-        let pvs = stage.pvs();
-        let with = |wanted: &str| pvs.iter().filter(|pv| phase(pv) == wanted).count();
-        pvs.len() == bound + free && with("Bound") == bound && with("Available") == free
-    });
-    for (claim, disk, _) in &stay {
-        assert!(disk.is_intact(claim), "{claim} was touched");
-    }
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .map(|entry| entry.path())
+        .filter(|process| is_one(process))
+        .map(|process| fs::read_to_string(process.join("stat")).unwrap_or_default())
+        .collect()
 }

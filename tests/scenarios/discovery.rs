@@ -1,6 +1,5 @@
 //! Volumes become PVs: soon, and as the configuration says.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -161,49 +160,9 @@ fn a_pv_has_all_that_the_configuration_says() {
     ready(&stage, &mut provisioner);
 }
 
-/// Two entries whose PVs would have one name, by looking for them.
-fn colliding_entries(stage: &Stage) -> (String, String) {
-    let (node, class) = (stage.node(), stage.named("fast"));
-    let mut seen = HashMap::new();
-    for number in 0.. {
-        let entry = format!("vol-{number}");
-        if let Some(other) = seen.insert(pv_name(&entry, &node, &class), entry.clone()) {
-            return (other, entry);
-        }
-    }
-    unreachable!("there are only so many names")
-}
-
 fn creations(stage: &Stage) -> usize {
     let of_pvs = |r: &Request| r.verb == Verb::Create && r.resource == "persistentvolumes";
     stage.requests().count(of_pvs)
-}
-
-#[test]
-fn fault_12_entries_whose_names_collide_both_get_a_pv() {
-    let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
-    stage.class("fast", &json!({}));
-    let (one, two) = colliding_entries(&stage);
-    let (one, two) = (fast(&stage, &one), fast(&stage, &two));
-    for start in 0..2 {
-        let mut provisioner = stage.provisioner();
-        let names = [&one, &two].map(|volume| name(&stage.available(volume, None)));
-        ready(&stage, &mut provisioner);
-        let long = |name: &&String| name.len() == "local-pv-".len() + 16;
-        assert_eq!(names.iter().filter(long).count(), 1, "{names:?}");
-        let before = creations(&stage);
-        stage.still(&mut provisioner, "no loop", || creations(&stage) == before);
-        assert!(before <= 3, "{before} tries by start {start}");
-    }
-    // Each is cleaned for itself.
-    let _provisioner = stage.provisioner();
-    let old = stage.occupy("claim", &one);
-    keep_secret(&two);
-    stage.delete_claim("claim");
-    offered_again(&stage, &one, &old);
-    assert!(entries(&one).is_empty());
-    assert!(has_secret(&two));
-    assert_eq!(stage.pvs().len(), 2);
 }
 
 #[test]

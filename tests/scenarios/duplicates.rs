@@ -3,10 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use local_volume_provisioner::names::{LABEL_HOSTNAME, LABEL_IDENTITY_HASH};
+use local_volume_provisioner::names::LABEL_HOSTNAME;
 use serde_json::{Value, json};
 use support::stage::{name, uid};
 use support::{LoopDevice, Program, Stage};
@@ -62,86 +61,6 @@ fn a_directory_within_another_volume_gets_no_pv() {
         "what is beside the volume is not the volume's"
     );
     assert_eq!(stage.pvs().len(), 2);
-}
-
-#[test]
-fn neither_of_two_nested_volumes_with_pvs_is_cleaned() {
-    let (stage, _disk, whole) = or_skip!(with_directories(&["x/y"]));
-    let outer = offer(&stage, &whole.join("x"), "outer");
-    let inner = offer(&stage, &whole.join("x/y"), "inner");
-    // The Go program did not mind.
-    let capacity = {
-        let statistics = nix::sys::statvfs::statvfs(&outer).unwrap();
-        format!(
-            "{}Mi",
-            statistics.blocks() * statistics.fragment_size() / MIB
-        )
-    };
-    let [outer_pv, inner_pv] = [("outer", &outer), ("inner", &inner)].map(|(claim, path)| {
-        let pv = stage.named(claim);
-        stage.create_pv(pv_by_hand(&stage, &pv, "fast", path, &capacity));
-        stage.claim(claim, "fast", Some(&pv));
-        keep_secret(path);
-        stage.in_phase(&pv, "Bound")
-    });
-    let mut provisioner = stage.provisioner();
-    let [outer_pv, inner_pv] = [&outer_pv, &inner_pv].map(|pv| {
-        stage.used(pv);
-        stage.eventually("it is adopted", || stage.pv(&name(pv)).filter(is_protected))
-    });
-    stage.delete_claim("outer");
-    let text = stage.event("VolumeDuplicate", "so nothing was touched");
-    assert!(text.contains(inner.to_str().unwrap()), "{text}");
-    stage.still(&mut provisioner, "the inner tenant's data is safe", || {
-        has_secret(&inner) && has_secret(&outer) && is_untouched(&stage, &outer_pv, "Released")
-    });
-
-    // An operator removes the inner one.
-    stage.delete_claim("inner");
-    stage.event("VolumeDuplicate", &format!("(PV {})", name(&outer_pv)));
-    stage.sandbox.umount(&inner).unwrap();
-    fs::remove_dir(&inner).unwrap();
-    stage.patch_pv(
-        &name(&inner_pv),
-        &json!({ "metadata": { "finalizers": null } }),
-    );
-    stage.delete_pv(&name(&inner_pv));
-    offered_again(&stage, &outer, &outer_pv);
-    assert!(entries(&outer).is_empty());
-}
-
-fn identity_hash(pv: &PersistentVolume) -> &str {
-    &pv.metadata.labels.as_ref().unwrap()[LABEL_IDENTITY_HASH]
-}
-
-/// The file behind a loop device has the same name on cloned machines.
-#[test]
-fn identity_that_is_not_unique_is_reported_and_deletes_no_pv() {
-    let stage = or_skip!(stage());
-    let (_disk, path) = raw_volume(&stage, &json!({}));
-    let mut provisioner = stage.provisioner();
-    let pv = stage.available(&path, None);
-    let mut command = Command::new("sh");
-    command.args(["-c", "printf %s \"$1\" | sha256sum", "sh"]);
-    let sum = command.arg(identity(&pv)).output().unwrap().stdout;
-    let hash = str::from_utf8(&sum[..32]).unwrap();
-    assert_eq!(identity_hash(&pv), hash);
-
-    let other = foreign_pv(&stage, &stage.named("other"), "disk");
-    for (pv, hash) in [(&other, hash), (&pv, "forged")] {
-        let labels = json!({ "metadata": { "labels": { LABEL_IDENTITY_HASH: hash } } });
-        stage.patch_pv(&name(pv), &labels);
-    }
-    stage.event("VolumeIdentityRecorded", "\"forged\"");
-    let now = stage.pv(&name(&pv)).unwrap();
-    assert_eq!((uid(&now), identity_hash(&now)), (uid(&pv), hash));
-    assert!(provisioner.stop(stage.timeout()).unwrap().success());
-
-    let mut provisioner = stage.provisioner();
-    stage.event("VolumeDuplicate", &name(&pv));
-    in_state(&stage, &mut provisioner, &path, "Available");
-    assert_eq!(uid(&stage.available(&path, None)), uid(&pv));
-    assert!(stage.pv(&name(&other)).is_some());
 }
 
 /// Makes a PV by hand, of no provisioner, for a path; with this required affinity, or with none.

@@ -7,7 +7,6 @@ use support::Stage;
 use support::stage::name;
 
 use crate::kit::*;
-use crate::stage;
 
 /// Changes inside a volume raise no event: the next scan finds them.
 fn often() -> Option<Stage> {
@@ -55,22 +54,6 @@ fn a_filesystem_with_anything_in_it_is_not_offered() {
 }
 
 #[test]
-fn disk_with_data_that_replaces_an_unused_one_is_not_offered() {
-    let stage = or_skip!(often());
-    stage.class("fast", &policy());
-    let (empty, other) = (ext4(&stage), ext4(&stage));
-    let path = mount(&stage, &empty, "disks/fast/vol");
-    let mut provisioner = stage.provisioner();
-    let pv = stage.available(&path, None);
-    stage.sandbox.umount(&path).unwrap();
-    mount(&stage, &other, "disks/fast/vol");
-    keep_secret(&path);
-    is_gone(&stage, &pv);
-    skipped(&stage, &mut provisioner, &path, "NotEmpty");
-    assert!(stage.pvs_at(&path).is_empty() && has_secret(&path));
-}
-
-#[test]
 fn a_device_with_a_signature_is_not_offered() {
     let stage = or_skip!(often());
     let raw_dir = raw_class(&stage, &policy());
@@ -91,30 +74,6 @@ fn a_device_with_a_signature_is_not_offered() {
         fs::write(disk.path(), vec![0; 32 << 20]).unwrap();
         stage.available(path, None);
     }
-}
-
-#[test]
-fn what_was_cleaned_is_offered_again() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &policy());
-    let (device, raw_path) = raw_volume(&stage, &policy());
-    let mounted = mount(&stage, &ext4(&stage), "disks/fast/vol");
-    let _provisioner = stage.provisioner();
-    let filesystem = stage.used(&stage.bind("files", &mounted));
-    let block = stage.used(&stage.bind("block", &raw_path));
-    keep_secret(&mounted);
-    fs::write(mounted.join("lost+found/#12"), SECRET).unwrap();
-    // What a kubelet does, or a tenant.
-    device.format("ext4").unwrap();
-    for (claim, path, pv) in [
-        ("files", &mounted, &filesystem),
-        ("block", &raw_path, &block),
-    ] {
-        stage.delete_claim(claim);
-        offered_again(&stage, path, pv);
-    }
-    assert!(entries(&mounted).is_empty());
-    assert!(mounted.join("lost+found").exists());
 }
 
 #[test]

@@ -105,16 +105,6 @@ fn changed_hostname_label_gives_no_disk_a_second_pv() {
     volumes.survive(&stage, &mut provisioner);
 }
 
-#[test]
-fn hostname_label_changed_while_stopped_gives_no_disk_a_second_pv() {
-    let stage = or_skip!(stage());
-    let (volumes, mut provisioner) = Volumes::new(&stage);
-    assert!(provisioner.stop(stage.timeout()).unwrap().success());
-    set_hostname_label(&stage, &qualified(&stage));
-    let mut provisioner = stage.provisioner();
-    volumes.survive(&stage, &mut provisioner);
-}
-
 /// The names that the provisioner gives the PV of `disks/fast/vol-1`.
 fn names(stage: &Stage) -> [String; 2] {
     let (node, class) = (stage.node(), stage.named("fast"));

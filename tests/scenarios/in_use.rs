@@ -5,7 +5,6 @@ mod other_names;
 mod pods;
 
 use std::fs::{self, File};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -251,38 +250,5 @@ fn a_loop_device_over_a_file_is_waited_for_and_named() {
         let device = LoopDevice::over(&file).unwrap();
         // `/status` does not name the file of a tenant.
         (device, "is a loop device over “".to_owned())
-    });
-}
-
-#[test]
-fn two_provisioners_on_one_node_make_one_pv_and_one_wipe() {
-    let stage = or_skip!(stage());
-    let scratch = stage.sandbox.path().to_owned();
-    let script = format!(
-        "cd {scratch}; exec 9>exclusive; flock --nonblock 9 || echo overlap >> runs; echo run >> runs; sleep 0.4; \
-         exec dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=32 conv=notrunc status=none",
-        scratch = scratch.display()
-    );
-    let settings = json!({ "blockCleanerCommand": ["/bin/sh", "-c", script] });
-    let (device, path) = raw_volume(&stage, &settings);
-    // A rolling update with surge, for as long as you like.
-    let (mut first, mut second) = (stage.provisioner(), stage.provisioner());
-    for round in 1..=3 {
-        let claim = format!("claim-{round}");
-        let bound = stage.used(&stage.bind(&claim, &path));
-        scribble(device.path());
-        stage.delete_claim(&claim);
-        offered_again(&stage, &path, &bound);
-        assert!(secrets_on(device.path()).is_empty());
-        assert_eq!(lines(&scratch.join("runs")), vec!["run"; round]);
-    }
-    assert_eq!(stage.pvs().len(), 1);
-    assert!(first.is_running() && second.is_running());
-    let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
-    // It is counted when the release is answered; the new PV may be seen before that.
-    stage.eventually("three wipes were counted, between the two of them", || {
-        let cleaned = [&mut first, &mut second].map(|it| metric(it, total).unwrap_or_default());
-        assert!(cleaned[0] + cleaned[1] <= 3, "{cleaned:?}");
-        cleaned[0] + cleaned[1] == 3
     });
 }

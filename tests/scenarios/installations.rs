@@ -1,6 +1,5 @@
 //! Several installations on one node: each manages its own PVs, and one that is gone is succeeded by another.
 
-use std::fs;
 use std::time::Duration;
 
 use control_plane::requests::{Request, Verb};
@@ -9,7 +8,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Api;
 use kube::api::DeleteParams;
 use local_volume_provisioner::names::ANNOTATION_INSTALLATION;
-use serde_json::{Value, json};
+use serde_json::json;
 use support::stage::{annotation, name};
 use support::{Program, Stage};
 
@@ -94,31 +93,4 @@ fn pv_of_another_installation_is_left_alone_until_its_daemon_set_is_gone() {
     let fresh = offered_again(&stage, &volume, &released);
     assert_eq!(recorded(&fresh), installation(&stage, "b"));
     assert!(entries(&volume).is_empty());
-}
-
-#[test]
-fn installations_with_own_classes_share_a_node_and_ask_nothing_about_each_other() {
-    let (mut stage, [in_fast]) = or_skip!(fast_stage(["vol"]));
-    let mut a = provisioner(&stage, "a");
-    stage.storage_class("other", "Delete", "Immediate");
-    let in_other = tmpfs(&stage, "disks/other/vol");
-    let dir = in_other.parent().unwrap();
-    let classes = json!({ stage.named("other"): { "hostDir": dir, "mountDir": dir } });
-    let config = stage.sandbox.dir("config-of-b").unwrap();
-    fs::write(config.join("storageClassMap"), classes.to_string()).unwrap();
-    fs::write(config.join("protectReleasedData"), "true").unwrap();
-    stage.add_arg(&format!("--config={}", config.display()));
-    let mut b = provisioner(&stage, "b");
-    for (claim, volume, manager) in [("first", &in_fast, "a"), ("second", &in_other, "b")] {
-        let bound = stage.occupy(claim, volume);
-        assert_eq!(recorded(&bound), installation(&stage, manager));
-        stage.delete_claim(claim);
-        let fresh = offered_again(&stage, volume, &bound);
-        assert_eq!(recorded(&fresh), installation(&stage, manager));
-        assert!(entries(volume).is_empty());
-    }
-    for (program, other) in [(&mut a, &in_other), (&mut b, &in_fast)] {
-        assert_eq!(status_of(program, other), Value::Null);
-    }
-    assert_eq!(stage.requests().count(reads_daemon_set), 0);
 }

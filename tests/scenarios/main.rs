@@ -41,7 +41,6 @@ mod partitions;
 mod pause;
 mod pod_mounts;
 mod protection;
-mod registered_again;
 mod release;
 mod reload;
 mod retain;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use control_plane::faults::Fault;
-use control_plane::requests::{Request, Verb};
+use control_plane::requests::Verb;
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::json;
 use support::Stage;
-use support::stage::{is_terminating, name, phase, uid};
+use support::stage::{is_terminating, name, uid};
 
 use crate::kit::*;
 use crate::stage;
@@ -132,31 +132,4 @@ fn a_device_that_was_pulled_counts_as_missing() {
     is_gone(&stage, &pv);
     link(&disk, &by_id, "a-disk");
     stage.available(&entry, None);
-}
-
-/// The watch is late: what the provisioner knows is old when it decides.
-#[test]
-fn a_claim_at_the_last_moment_keeps_its_pv() {
-    let (stage, [volume, _]) = or_skip!(set(["volume", "other"]));
-    let mut provisioner = stage.provisioner();
-    let pv = stage.available(&volume, None);
-    in_state(&stage, &mut provisioner, &volume, "Available");
-    let deletions = || {
-        let is_one = |it: &Request| it.resource == PVS && it.verb == Verb::Delete;
-        stage.requests().count(is_one)
-    };
-    let late = stage.faults().hold_watches(PVS);
-    stage.claim("claim", "fast", Some(&name(&pv)));
-    stage.in_phase(&name(&pv), "Bound");
-    stage.sandbox.umount(&volume).unwrap();
-    stage.eventually("it tries", || deletions() > 0);
-    let bound = stage.pv(&name(&pv)).unwrap();
-    assert_eq!((uid(&bound), phase(&bound)), (uid(&pv), "Bound".to_owned()));
-    late.release();
-    let bound = stage.eventually("it is protected", || {
-        stage.pv(&name(&pv)).filter(is_protected)
-    });
-    stage.still(&mut provisioner, "the claim keeps its PV", || {
-        is_untouched(&stage, &bound, "Bound")
-    });
 }

@@ -5,7 +5,6 @@ mod csi;
 mod doubts;
 mod lost_answers;
 mod scale;
-mod scope;
 
 use std::time::{Duration, Instant};
 

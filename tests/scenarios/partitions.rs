@@ -6,7 +6,6 @@ use std::path::Path;
 
 use serde_json::json;
 use support::LoopDevice;
-use support::stage::name;
 
 use crate::kit::*;
 use crate::stage;
@@ -48,24 +47,4 @@ fn a_disk_is_skipped_for_its_partitions_whatever_the_names() {
     assert!(secrets_on(&disk.partition(1)).is_empty());
     assert!(is_as_scribbled(&disk.partition(2)));
     assert!(stage.pvs_at(&whole).is_empty() && stage.pvs_at(&elsewhere).is_empty());
-}
-
-#[test]
-fn a_disk_that_has_a_pv_is_offered_as_a_whole_until_that_is_gone() {
-    let stage = or_skip!(stage());
-    let dir = raw_class(&stage, &json!({}));
-    let disk = LoopDevice::halved(stage.sandbox.path(), 32 * MIB).unwrap();
-    let whole = link(&disk, &dir, "z-disk");
-    let mut provisioner = stage.provisioner();
-    let pv = stage.available(&whole, None);
-    let part = dir.join("a-part1");
-    symlink(disk.partition(1), &part).unwrap();
-    skipped(&stage, &mut provisioner, &part, "DuplicateDevice");
-    stage.still(&mut provisioner, "the disk's PV stays", || {
-        is_untouched(&stage, &pv, "Available")
-    });
-
-    stage.delete_pv(&name(&pv));
-    stage.available(&part, None);
-    skipped(&stage, &mut provisioner, &whole, "DuplicateDevice");
 }

@@ -77,27 +77,3 @@ fn volume_that_the_kubelet_mounts_from_another_directory_is_not_wiped() {
         has_secret(&seen) && has_secret(&of_tenant) && is_untouched(stage, &bound, "Released")
     });
 }
-
-#[test]
-fn volume_that_the_kubelet_mounts_from_its_directory_is_recycled() {
-    let class = or_skip!(Class::new("host"));
-    let volume = class.entry("host", "vol");
-    let stage = &class.stage;
-    let bound = stage.used(&stage.bind("claim", &volume));
-    keep_secret(&volume);
-    let entry = mounted_by_kubelet(stage, &bound);
-    let entry = entry.strip_prefix(stage.sandbox.path()).unwrap();
-    let mounted = stage
-        .sandbox
-        .bind(&volume, entry.to_str().unwrap())
-        .unwrap();
-    // By then the mount was seen, too.
-    stage.available(&class.entry("host", "new"), None);
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    stage.sandbox.umount(&mounted).unwrap();
-    fs::remove_dir(&mounted).unwrap();
-    offered_again(stage, &volume, &bound);
-    assert!(entries(&volume).is_empty());
-    assert!(stage.events("VolumeIdentityMismatch").is_empty());
-}

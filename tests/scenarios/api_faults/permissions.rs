@@ -88,21 +88,3 @@ fn without_permission_to_read_claims_or_pods_that_check_is_left_out() {
     no_longer_reported(&stage, &mut provisioner, "get", CLAIMS);
     no_longer_reported(&stage, &mut provisioner, "list", "pods");
 }
-
-#[test]
-fn without_permission_to_watch_nodes_or_classes_all_else_continues() {
-    // A list that is refused is never followed by a watch.
-    for verb in [Verb::List, Verb::Watch] {
-        let (stage, volume) = or_skip!(bare_volume());
-        let faults = stage.faults();
-        faults.on(verb).resource("nodes").forbid();
-        faults.on(Verb::Watch).resource("storageclasses").forbid();
-        let mut provisioner = stage.provisioner();
-        let old = stage.occupy("claim", &volume);
-        stage.delete_claim("claim");
-        stage.available(&volume, Some(&uid(&old)));
-        assert_eq!(entries(&volume), [""; 0]);
-        stage.event("PermissionMissing", &format!("{verb} nodes"));
-        reported(&stage, &mut provisioner, "watch", "storageclasses");
-    }
-}

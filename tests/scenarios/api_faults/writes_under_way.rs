@@ -5,7 +5,7 @@ use control_plane::requests::Request;
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::*;
-use crate::kit::{fast, is_asked, is_same, mounted_by_kubelet, offered_again, status, status_of};
+use crate::kit::{fast, is_asked, is_same, offered_again, status, status_of};
 
 fn unhurried_stage() -> Option<Stage> {
     let mut stage = stage()?;
@@ -53,50 +53,4 @@ fn what_was_seen_before_a_write_was_answered_is_acted_on_after_it() {
 #[test]
 fn what_was_seen_before_a_write_met_a_conflict_is_acted_on_after_it() {
     a_release_amid_the_mark(FaultBuilder::hold);
-}
-
-#[test]
-fn a_pv_that_is_gone_before_its_creation_is_answered_is_not_taken_to_be_there() {
-    let stage = or_skip!(unhurried_stage());
-    stage.configure("protectReleasedData", "false");
-    let volume = fast(&stage, "vol");
-    let create = stage.faults().on(Verb::Create).resource(PVS);
-    let held = create.times(1).hold_answer();
-    let mut provisioner = stage.provisioner();
-    let first = stage.available(&volume, None);
-    let seen = |provisioner: &mut Program| status(provisioner)["pass"]["resourceVersion"] != "0";
-    stage.eventually("it is seen", || seen(&mut provisioner));
-    stage.delete_pv(&name(&first));
-    stage.eventually("its end is seen", || {
-        stage.pvs().is_empty() && !seen(&mut provisioner)
-    });
-    assert!(stage.pvs().is_empty(), "none is made");
-    held.clear();
-    stage.available(&volume, Some(&uid(&first)));
-}
-
-#[test]
-fn the_status_follows_a_cleanup_without_any_watch_event() {
-    let stage = or_skip!(unhurried_stage());
-    let volume = fast(&stage, "vol");
-    let mut provisioner = stage.provisioner();
-    let mut says = |state: &str| {
-        stage.eventually(state, || {
-            status_of(&mut provisioner, &volume)["state"] == state
-        });
-    };
-    let bound = stage.occupy("claim", &volume);
-    let mounted = mounted_by_kubelet(&stage, &bound);
-    stage.delete_claim("claim");
-    says("Waiting");
-    let silence = stage.faults().hold_watches(PVS);
-    // The commit's patch goes through, and the release's waits.
-    let patch = stage.faults().on(Verb::Patch).resource(PVS);
-    let held = patch.name(&name(&bound)).skip(1).hold();
-    fs::remove_dir(mounted).unwrap();
-    says("Cleaning");
-    stage.eventually("it is to be released", || held.hits() == 1);
-    held.clear();
-    silence.release();
-    offered_again(&stage, &volume, &bound);
 }

@@ -14,14 +14,6 @@ pub enum Disk {
 }
 
 impl Disk {
-    /// How a claim asks for it.
-    pub fn mode(&self) -> &'static str {
-        match self {
-            Self::Filesystem(_) => "Filesystem",
-            Self::Device(_) => "Block",
-        }
-    }
-
     pub fn write(&self, tenant: &str) {
         match self {
             Self::Filesystem(dir) => {

@@ -8,44 +8,6 @@ fn is_read(request: &Request, verb: Verb, resource: &str) -> bool {
     request.verb == verb && request.resource == resource
 }
 
-/// A released volume is kept while a Pod mounts this path of the node.
-fn is_kept_while_a_pod_mounts(mut volume: Occupied, path: &Path) {
-    let stage = &volume.stage;
-    stage.pod_with_host_path("pod", path.to_str().unwrap());
-    stage.pod_in_phase("pod", "Running");
-    volume.release();
-    let user = format!("by hostPath: {}/pod", volume.stage.namespace());
-    volume.stage.event("VolumeInUse", &user);
-    volume.is_kept("Released", "the pod uses it");
-    volume.stage.delete_pod("pod", true);
-    volume.is_cleaned();
-}
-
-#[test]
-fn volume_that_a_pod_mounts_through_a_link_is_kept() {
-    let volume = or_skip!(occupied());
-    let link = volume.stage.sandbox.path().join("link");
-    symlink(volume.path.parent().unwrap(), &link).unwrap();
-    let path = link.join("vol-1/dir");
-    is_kept_while_a_pod_mounts(volume, &path);
-}
-
-#[test]
-fn volume_that_a_pod_mounts_as_another_directory_is_kept() {
-    let (stage, []) = or_skip!(fast_stage([]));
-    let source = tmpfs(&stage, "source").join("dir");
-    fs::create_dir(&source).unwrap();
-    let path = stage.sandbox.bind(&source, "disks/fast/vol-1").unwrap();
-    is_kept_while_a_pod_mounts(Occupied::at(stage, path), &source);
-}
-
-#[test]
-fn raw_device_that_a_pod_mounts_by_another_name_is_kept() {
-    let volume = or_skip!(occupied_raw(&json!({})));
-    let device = volume.device().path().to_owned();
-    is_kept_while_a_pod_mounts(volume, &device);
-}
-
 #[test]
 fn volume_that_a_pod_uses_by_the_claim_of_a_host_path_pv_is_kept() {
     let mut volume = or_skip!(occupied());

@@ -69,17 +69,6 @@ fn volumes_of_csi_drivers_go_with_the_node_that_they_name() {
     assert!(!log.contains(&network), "{log}");
 }
 
-#[test]
-fn volumes_of_csi_drivers_stay_unless_the_driver_is_named() {
-    let (stage, node) = or_skip!(stage_with_node());
-    let pv = pv(&stage, "free", &node, |pv| is_of(pv, "lis.csi.aws.com"));
-    let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
-    lose(&stage, &node);
-    reconciles_again(&stage);
-    stay(&stage, &[&pv]);
-    counts(&stage, &mut cleanup, "unclear_persistentvolumes", 0);
-}
-
 /// The watch is behind: it has seen the node's deletion, and not that another Node has its label.
 #[test]
 fn node_of_a_csi_volume_is_read_by_the_label_of_its_driver() {

@@ -4,11 +4,10 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
-use support::stage::{name, uid};
+use support::stage::uid;
 
 use super::{add_class, edit_classes, logged, reloaded, remove_class, serving, set};
 use crate::kit::*;
-use crate::stage;
 
 #[test]
 fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
@@ -33,22 +32,6 @@ fn an_added_class_offers_its_volumes_once_its_storage_class_is_there() {
         !stage.pvs_at(&third).is_empty()
     });
     assert_eq!(uid(&stage.available(&first, None)), uid(&before));
-}
-
-/// The Go provisioner's PVs may lack the label by which ours are watched.
-#[test]
-fn pvs_that_are_there_already_are_found_in_an_added_class() {
-    let (stage, _, _provisioner) = or_skip!(serving());
-    let second = stage.sandbox.tmpfs("disks/slow/vol", "size=1m").unwrap();
-    stage.storage_class("slow", "Delete", "Immediate");
-    let by_hand = stage.named("by-hand");
-    stage.create_pv(pv_by_hand(&stage, &by_hand, "slow", &second, "1Mi"));
-    add_class(&stage, "slow");
-    stage.eventually("it is adopted", || {
-        let labels = stage.pv(&by_hand)?.metadata.labels?;
-        labels.contains_key("kubernetes.io/hostname").then_some(())
-    });
-    assert_eq!(stage.pvs_at(&second).len(), 1);
 }
 
 #[test]
@@ -116,29 +99,6 @@ fn what_a_removed_class_has_left_is_named_and_not_touched() {
     }
 }
 
-#[test]
-fn a_changed_pattern_and_other_keys_apply_from_the_next_scan() {
-    let stage = or_skip!(stage());
-    stage.class("fast", &json!({ "namePattern": "a*" }));
-    let [a, b, c] = ["a", "b", "c"].map(|entry| {
-        let entry = format!("disks/fast/{entry}");
-        tmpfs(&stage, &entry)
-    });
-    let mut provisioner = stage.provisioner();
-    let first = stage.available(&a, None);
-    skipped(&stage, &mut provisioner, &b, "NamePatternMismatch");
-    set(&stage, "fast", "namePattern", "a*,b*");
-    stage.available(&b, None);
-    skipped(&stage, &mut provisioner, &c, "NamePatternMismatch");
-
-    stage.configure("labelsForPV", "{tier: gold}");
-    set(&stage, "fast", "namePattern", "*");
-    let pv = stage.available(&c, None);
-    let labels = pv.metadata.labels.unwrap();
-    assert_eq!(labels.get("tier").map(String::as_str), Some("gold"));
-    assert_eq!(uid(&stage.pv(&name(&first)).unwrap()), uid(&first));
-}
-
 /// A container's mounts do not change with its configuration: what is at the old mountDir is still the
 /// old directory, whose disks must not get the new one's names.
 #[test]
@@ -156,29 +116,4 @@ fn another_host_dir_for_the_same_mount_dir_waits_for_a_restart() {
 
     set(&stage, "fast", "hostDir", dir.to_str().unwrap());
     reloaded(&stage, &mut provisioner, true);
-}
-
-/// The entries have the same names there.
-#[test]
-fn a_class_that_moves_to_another_directory_has_other_volumes() {
-    let stage = or_skip!(stage());
-    let dir = stage.class("fast", &json!({}));
-    let old = fast(&stage, "vol");
-    let new = tmpfs(&stage, "disks/moved/vol");
-    let mut provisioner = stage.provisioner();
-    let bound = stage.used(&stage.bind("claim", &old));
-    keep_secret(&old);
-    keep_secret(&new);
-    edit_classes(&stage, |classes| {
-        let moved = stage.sandbox.path().join("disks/moved");
-        let class = classes.get_mut(&stage.named("fast")).unwrap();
-        (class["hostDir"], class["mountDir"]) = (json!(moved), json!(moved));
-    });
-    stage.available(&new, None);
-    stage.delete_claim("claim");
-    stage.in_phase(&name(&bound), "Released");
-    stage.event("VolumeFailedDelete", dir.to_str().unwrap());
-    stage.still(&mut provisioner, "nothing is cleaned", || {
-        has_secret(&old) && has_secret(&new) && is_untouched(&stage, &bound, "Released")
-    });
 }

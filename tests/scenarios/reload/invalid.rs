@@ -133,21 +133,3 @@ fn a_class_that_was_faulty_at_the_start_runs_when_it_is_fixed() {
         (ready && degraded(&mut provisioner) == "[]").then_some(())
     });
 }
-
-#[test]
-fn node_isolation_judges_a_reload_as_it_does_a_start() {
-    let stage = or_skip!(stage_with(&["--node-isolation"]));
-    let [volume] = fast_volumes(&stage, ["vol"]);
-    let mut provisioner = stage.provisioner();
-    stage.available(&volume, None);
-    let zone =
-        json!([{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }]);
-    set(&stage, "fast", "selector", zone);
-    stage.event("ConfigReloadFailed", "node isolation is on");
-    assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
-    edit_classes(&stage, |classes| {
-        let class = classes.get_mut(&stage.named("fast")).unwrap();
-        class.as_object_mut().unwrap().remove("selector");
-    });
-    reloaded(&stage, &mut provisioner, true);
-}
