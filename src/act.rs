@@ -5,13 +5,14 @@ mod create;
 mod in_flight;
 mod jobs;
 mod marks;
-mod offer_checks;
+mod offer;
 mod owners;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
@@ -21,18 +22,17 @@ use crate::cleanup::release::release;
 use crate::cleanup::{CleanupContext, PassFacts};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
-use crate::plan::{About, Action, JobWrite, Patch, Withdrawal};
+use crate::plan::{About, Action, JobWrite, Ledger, Patch, PvDraft, Withdrawal};
 use crate::quantity;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
 
-use in_flight::InFlightGuard;
-pub use in_flight::{InFlight, InFlightWrites};
-pub use offer_checks::OfferChecks;
-pub use owners::OwnerChecks;
+use in_flight::InFlight;
 use owners::PassOwners;
 
 /// Concurrent writes to the API server.
 const MAX_CONCURRENT_WRITES: usize = 8;
+/// Concurrent inspections. Each blocks a thread, and a dead disk blocks it for good.
+const MAX_CONCURRENT_INSPECTIONS: usize = 64;
 
 /// Executes plans.
 #[derive(Clone, Debug)]
@@ -40,25 +40,21 @@ pub struct Actor {
     context: Arc<CleanupContext>,
     /// The Jobs in the watch cache.
     jobs: watch::Receiver<Option<Jobs>>,
-    /// The writes in flight.
-    pub in_flight: InFlightWrites,
-    /// The results of the inspections before PVs are created.
-    pub offer_checks: OfferChecks,
-    /// The PVs of other nodes with the identities of ours.
-    pub owner_checks: OwnerChecks,
-    permits: Arc<Semaphore>,
+    /// What was done and found so far.
+    pub ledger: Arc<Mutex<Ledger>>,
+    write_permits: Arc<Semaphore>,
+    inspection_permits: Arc<Semaphore>,
 }
 
 impl Actor {
     /// An actor without writes in flight.
     pub fn new(context: Arc<CleanupContext>, jobs: watch::Receiver<Option<Jobs>>) -> Self {
         Self {
-            offer_checks: OfferChecks::new(Arc::clone(&context)),
             context,
             jobs,
-            in_flight: InFlightWrites::default(),
-            owner_checks: OwnerChecks::default(),
-            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
+            ledger: Arc::default(),
+            write_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
+            inspection_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_INSPECTIONS)),
         }
     }
 
@@ -76,7 +72,7 @@ impl Actor {
                 Action::Track(track) => self.context.table.track(*track),
                 Action::Suspend(tenancy, on) => self.context.table.suspend(&tenancy, on),
                 Action::Cancel(cancel) => {
-                    let guard = self.in_flight.enter(&cancel.tenancy.pv_uid, None);
+                    let guard = self.enter(&cancel.tenancy.pv_uid, None);
                     let known = expectations.clone();
                     let work = async move { this.cancel(&cancel, &known).await };
                     self.write(guard, expectations, work, |_| false);
@@ -119,12 +115,16 @@ impl Actor {
         }
     }
 
+    fn enter(&self, name: &str, new: Option<&PvDraft>) -> Option<InFlight> {
+        InFlight::enter(&self.ledger, name, new)
+    }
+
     /// Changes a PV. `before` is the PV as the plan saw it.
     fn write_pv<F>(&self, before: PvRef, expectations: &Expectations, work: F)
     where
         F: Future<Output = Result<(), ApiError>> + Send + 'static,
     {
-        let guard = self.in_flight.enter(&before.name, None);
+        let guard = self.enter(&before.name, None);
         let (now, pv) = (expectations.clone(), before.clone());
         let work = async move {
             let done = work.await;
@@ -140,7 +140,7 @@ impl Actor {
 
     /// Changes a Job.
     fn write_job(&self, job: JobView, write: JobWrite, expectations: &Expectations) {
-        let guard = self.in_flight.enter(&job.name, None);
+        let guard = self.enter(&job.name, None);
         let (this, before, known) = (self.clone(), job.clone(), self.jobs.clone());
         let work = async move { this.change_job(&job, &write).await };
         let has_changed = move |_| {
@@ -157,7 +157,7 @@ impl Actor {
     /// server: the main loop would spin.
     fn write(
         &self,
-        guard: Option<InFlightGuard>,
+        guard: Option<InFlight>,
         expectations: &Expectations,
         work: impl Future<Output = Result<(), ApiError>> + Send + 'static,
         needs_pass: impl FnOnce(bool) -> bool + Send + 'static,
@@ -168,7 +168,7 @@ impl Actor {
         let (this, expectations) = (self.clone(), expectations.clone());
         let generation = self.generation();
         tokio::spawn(async move {
-            let permit = this.permits.acquire().await;
+            let permit = this.write_permits.acquire().await;
             // After a reload, the next pass decides again.
             let done = if this.generation() == generation {
                 Some(work.await)

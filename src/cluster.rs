@@ -4,15 +4,13 @@
 //! other effect.
 
 mod jobs;
-mod node_cleanup;
+mod nodes;
 mod origin;
 mod outage;
 mod permissions;
 mod pods;
 mod pvs;
 mod retries;
-mod taint;
-mod uninstall;
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -20,8 +18,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
-use kube::api::{ListParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -168,16 +166,6 @@ impl Cluster {
         (self.clock)()
     }
 
-    /// Reads a Node's metadata.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn node(&self, name: &str) -> Result<kube::api::ObjectMeta, ApiError> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        let node = self.limited("nodes", "get", api.get_metadata(name)).await?;
-        Ok(node.metadata)
-    }
-
     /// Reads a claim.
     ///
     /// # Errors
@@ -193,6 +181,20 @@ impl Cluster {
             volume: claim.spec.and_then(|spec| spec.volume_name),
             deleting: claim.metadata.deletion_timestamp.is_some(),
         }))
+    }
+
+    /// Deletes a claim, if it still has the UID and the version that was read.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete_claim(&self, claim: &ClaimRef, seen: &ClaimView) -> Result<(), ApiError> {
+        let seen = only(&seen.uid, Some(&seen.resource_version));
+        let (claims, params) = (
+            self.claims(claim),
+            DeleteParams::default().preconditions(seen),
+        );
+        let delete = claims.delete(&claim.name, &params);
+        self.limited(CLAIMS, "delete", delete).await.map(drop)
     }
 
     fn claims(&self, claim: &ClaimRef) -> Api<PersistentVolumeClaim> {
@@ -255,15 +257,13 @@ impl Cluster {
         if !matches!(verb, "get" | "list") && self.origin.verified().is_err() {
             Box::pin(self.ensure_known()).await?;
         }
-        let Ok(answer) = tokio::time::timeout(TIME_LIMIT, request).await else {
-            return Err(ApiError::Failed(format!("no answer within {TIME_LIMIT:?}")));
-        };
-        match answer {
-            Ok(value) => {
+        match tokio::time::timeout(TIME_LIMIT, request).await {
+            Err(_) => Err(ApiError::Failed(format!("no answer within {TIME_LIMIT:?}"))),
+            Ok(Ok(value)) => {
                 self.permissions.granted(resource, verb);
                 Ok(value)
             }
-            Err(kube::Error::Api(status)) => {
+            Ok(Err(kube::Error::Api(status))) => {
                 let message = status.message.clone();
                 if lacks_permission(&status) {
                     self.permissions.denied(resource, verb, message.clone());
@@ -286,7 +286,7 @@ impl Cluster {
                 }
                 Err(error)
             }
-            Err(error) => Err(ApiError::Failed(chain(&error))),
+            Ok(Err(error)) => Err(ApiError::Failed(chain(&error))),
         }
     }
 }

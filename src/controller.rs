@@ -222,23 +222,21 @@ impl Controller {
         self.inventory.settle(FIRST_SCAN_TIMEOUT).await;
         // No await from here on, so that the snapshot is consistent.
         let jobs = self.jobs.jobs();
-        let mut under_way = self.actor.in_flight.now();
+        let mut ledger = self.actor.ledger.lock();
+        let mut changed = std::mem::take(&mut ledger.marked);
         let cleanups = self.context.table.view();
         let cleaning = cleanups.values().filter(|it| it.is_active());
         let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
-        let (mut pvs, mut back_off_ends) = (None, None);
-        if let Some(cache) = &mut self.pvs {
-            let (names, first_ends) = cache.expectations.backing_off();
-            under_way.names.extend(names);
-            let now = self.context.table.now();
-            back_off_ends = first_ends.map(|left| now + left.max(BACK_OFF_PAUSE));
-            pvs = cache.views();
-        }
-        let offers = pvs.iter().flatten().filter_map(|pv| pv.offer.as_deref());
-        self.actor.in_flight.offers_are_made(offers);
+        let cache = self.pvs.as_ref();
+        let backing_off = cache.map(|it| it.expectations.backing_off());
+        let (backing_off, first_ends) = backing_off.unwrap_or_default();
+        let now = self.context.table.now();
+        let back_off_ends = first_ends.map(|left| now + left.max(BACK_OFF_PAUSE));
+        let pvs = self.pvs.as_mut().and_then(PvCache::views);
         let owners = self.pvs.as_ref().map(|it| Arc::clone(&it.owners));
-        let others = pvs.as_deref().map(|pvs| self.actor.owner_checks.now(pvs));
         if let Some(pvs) = &pvs {
+            ledger.end_offers(pvs.iter().filter_map(|pv| pv.offer.as_ref()));
+            ledger.forget_others(pvs);
             // The contents of a volume with an unused PV of an earlier version decide whether the PV is adopted.
             let has_marks = self.settings.cluster.is_some();
             let is_read = |pv: &&PvView| has_marks && pv.offer.is_none() && pv.never_used();
@@ -253,7 +251,6 @@ impl Controller {
             self.installations
                 .follow(&others.map(str::to_owned).collect());
         }
-        let mut changed = self.actor.in_flight.take_marked();
         // A cleanup writes marks, too.
         changed.extend(self.cleaning.difference(&cleaning).cloned());
         self.cleaning = cleaning;
@@ -264,7 +261,9 @@ impl Controller {
         // An outdated entry waits for its next scan as if its PV were being created.
         let outdated = observed.outdated.into_iter();
         let outdated = outdated.map(|path| (path, String::new()));
-        under_way.creating.extend(outdated);
+        let mut ledger = ledger.clone();
+        ledger.writing.extend(backing_off);
+        ledger.creating.extend(outdated);
         Snapshot {
             node,
             storage_classes: self.storage_classes.views(config.classes.keys()),
@@ -275,15 +274,10 @@ impl Controller {
             cleanups,
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.context.jobs),
-            writing: under_way.names,
+            ledger,
             back_off_ends,
-            creating: under_way.creating,
-            others: others.unwrap_or_default(),
-            refusals: self.actor.offer_checks.refusals(),
-            searched: under_way.searched,
-            unborn: under_way.unborn,
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
-            now: self.context.table.now(),
+            now,
             date: self.context.cluster.now(),
             contradictions: self.state.borrow().occupied.contradictions.clone(),
             missing_since: std::mem::take(&mut self.missing_since),

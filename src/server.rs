@@ -1,12 +1,11 @@
 //! The HTTP server: metrics, probes and status. It answers from memory and never waits for a disk.
 
-use std::future::ready;
 use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::get;
 use prometheus::proto::MetricFamily;
 use prometheus::{TEXT_FORMAT, TextEncoder};
@@ -31,16 +30,12 @@ pub async fn serve(
         read_live_state(&status, &metrics);
         metrics.registry.gather()
     };
-    let document = move || {
+    let document = async move || {
         let text = format!("{:#}\n", shown.document());
-        ready(([(header::CONTENT_TYPE, "application/json")], text))
+        ([(header::CONTENT_TYPE, "application/json")], text)
     };
-    let app = routes(
-        metrics_path,
-        move || probed.healthy(),
-        move || asked.ready(),
-        gather,
-    );
+    let (is_healthy, is_ready) = (move || probed.healthy(), move || asked.ready());
+    let app = routes(metrics_path, is_healthy, is_ready, gather);
     axum::serve(listener, app.route("/status", get(document))).await
 }
 
@@ -51,26 +46,23 @@ pub(crate) fn routes(
     is_ready: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
     gather: impl Fn() -> Vec<MetricFamily> + Clone + Send + Sync + 'static,
 ) -> Router {
+    let exposition = async move || {
+        TextEncoder::new()
+            .encode_to_string(&gather())
+            .map(|text| ([(header::CONTENT_TYPE, TEXT_FORMAT)], text))
+            .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    };
     Router::new()
-        .route("/healthz", get(move || ready(probe(is_healthy()))))
-        .route("/ready", get(move || ready(probe(is_ready()))))
-        .route(metrics_path, get(move || ready(exposition(&gather()))))
+        .route("/healthz", get(async move || probe(is_healthy())))
+        .route("/ready", get(async move || probe(is_ready())))
+        .route(metrics_path, get(exposition))
 }
 
 /// The response to a probe: 200, or 503 with the reason.
-fn probe(verdict: Result<(), String>) -> Response {
-    match verdict {
-        Ok(()) => "ok\n".into_response(),
-        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason + "\n").into_response(),
-    }
-}
-
-/// Metrics in the text format of Prometheus.
-fn exposition(families: &[MetricFamily]) -> Response {
-    match TextEncoder::new().encode_to_string(families) {
-        Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+fn probe(verdict: Result<(), String>) -> impl IntoResponse {
+    verdict
+        .map(|()| "ok\n")
+        .map_err(|reason| (StatusCode::SERVICE_UNAVAILABLE, reason + "\n"))
 }
 
 /// Sets the gauges whose values are computed at scrape time: those of the cleanups, by state and by PV, and others.

@@ -77,11 +77,7 @@ impl Status {
     pub fn ready(&self) -> Result<(), String> {
         self.healthy()?;
         let reasons = without_tenants(&self.not_ready().join("\n"));
-        if reasons.is_empty() {
-            Ok(())
-        } else {
-            Err(reasons)
-        }
+        reasons.is_empty().then_some(()).ok_or(reasons)
     }
 
     fn not_ready(&self) -> Vec<String> {
@@ -100,10 +96,7 @@ impl Status {
             let (cleanup_state, state) = states(&cleanup.cleanup.state);
             volume.cleanup = Some(cleanup_json(cleanup_state, cleanup, &self.table));
             // These states change without a pass.
-            if matches!(
-                volume.state,
-                VolumeState::Due | VolumeState::Waiting | VolumeState::Cleaning
-            ) {
+            if let VolumeState::Due | VolumeState::Waiting | VolumeState::Cleaning = volume.state {
                 volume.state = state;
             }
         }

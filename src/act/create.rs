@@ -5,56 +5,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Actor;
-use super::offer_checks::Refused;
-use super::owners::{OWNED_PAUSE, PassOwners};
+use super::owners::PassOwners;
 use crate::cache::Expectations;
 use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::inventory::Skip;
-use crate::plan::PvDraft;
+use crate::plan::{OWNED_PAUSE, PvDraft};
 use crate::types::{HostPath, SkipReason};
 
 /// The pause after a mark could not be written.
 const UNMARKED_PAUSE: Duration = Duration::from_secs(10);
 
 impl Actor {
-    /// Creates a PV if its volume passes the inspection.
-    pub(super) fn offer(
-        &self,
-        draft: Box<PvDraft>,
-        facts: PassFacts,
-        owners: PassOwners,
-        expectations: Expectations,
-        pass: Instant,
-    ) {
-        let Some(guard) = self.in_flight.enter(&draft.name, Some(&draft)) else {
-            return;
-        };
-        let (this, generation) = (self.clone(), self.generation());
-        tokio::spawn(async move {
-            // Without a write permit: an unresponsive disk would hold it forever.
-            let checked = this.offer_checks.check(&draft, &facts).await;
-            let is_current = this.generation() == generation;
-            match checked {
-                Ok(()) if is_current => {
-                    let (actor, now) = (this.clone(), expectations.clone());
-                    let work =
-                        async move { actor.create(&draft, &owners, &now, &facts, pass).await };
-                    // The PV is ours, or an unlabelled one.
-                    this.write(Some(guard), &expectations, work, |is_ok| is_ok);
-                }
-                Err(Refused { is_new: false }) if is_current => {}
-                _ => {
-                    drop(guard);
-                    this.context.wake.notify_one();
-                }
-            }
-        });
-    }
-
     /// Creates a PV, unless one of its volume exists, here or on another node.
-    async fn create(
+    pub(super) async fn create(
         &self,
         draft: &PvDraft,
         owners: &PassOwners,
@@ -70,26 +35,28 @@ impl Actor {
         }
         let (first, second) = (&draft.name, &draft.second_name);
         // An unlabelled PV of this volume may have the second name. The watch does not show it.
-        if first != second && self.find(second, &draft.path, expectations).await? == Some(true) {
+        if first != second
+            && self.find(second, &draft.volume.path, expectations).await? == Some(true)
+        {
             return Ok(());
         }
         if let Some(skip) = self.offered_elsewhere(draft, owners).await? {
-            self.offer_checks.refuse(draft, skip, OWNED_PAUSE);
+            self.refuse(draft, skip, OWNED_PAUSE);
             return Ok(());
         }
-        let token = draft.mark.as_ref().map(|it| it.mark.token.as_str());
+        let token = draft.mark.as_ref().map(|it| &it.mark.token);
         // A write that fails may have an effect.
         if let Some(token) = token {
-            self.in_flight.offer_begins(token);
+            self.ledger.lock().begin_offer(token);
         }
         if let Some(write) = &draft.mark
             && let Err(why) = self.write_mark(write, facts).await
         {
             let skip = Skip::new(SkipReason::Unreadable, why);
-            self.offer_checks.refuse(draft, skip, UNMARKED_PAUSE);
+            self.refuse(draft, skip, UNMARKED_PAUSE);
             return Ok(());
         }
-        self.offer_checks.allow(&draft.path);
+        self.ledger.lock().refusals.remove(&draft.volume.path);
         let mut pv = draft.object.clone();
         for name in [first, second] {
             pv["metadata"]["name"] = name.as_str().into();
@@ -97,17 +64,18 @@ impl Actor {
             match self.context.cluster.create_pv(&pv).await {
                 Ok(view) => {
                     expectations.expect(view);
-                    self.in_flight.offers_are_made(token.into_iter());
-                    let (metrics, mode) = (&self.context.metrics, draft.mode.as_str());
+                    self.ledger.lock().end_offers(token);
+                    let metrics = &self.context.metrics;
+                    let mode = draft.volume.class.volume_mode.as_str();
                     metrics.discovery_total.with_label_values(&[mode]).inc();
                     let duration = metrics.discovery_duration.with_label_values(&[mode]);
                     duration.observe(pass.elapsed().as_secs_f64());
-                    tracing::info!(pv = name, path = %draft.path, class = draft.class, "created a PersistentVolume");
+                    tracing::info!(pv = name, path = %draft.volume.path, class = draft.volume.class.name, "created a PersistentVolume");
                     return Ok(());
                 }
                 Err(ApiError::Conflict) => {
-                    if self.find(name, &draft.path, expectations).await? != Some(false) {
-                        self.in_flight.offers_are_made(token.into_iter());
+                    if self.find(name, &draft.volume.path, expectations).await? != Some(false) {
+                        self.ledger.lock().end_offers(token);
                         return Ok(());
                     }
                 }
@@ -116,7 +84,7 @@ impl Actor {
         }
         Err(ApiError::Invalid(format!(
             "the names {first} and {second} belong to PVs of other volumes; rename the entry {}",
-            draft.path
+            draft.volume.path
         )))
     }
 

@@ -33,8 +33,8 @@ impl Actor {
             Err(_) => Err(format!("the disk did not answer for {limit:?}")),
         };
         // Also after an error: the mark may be written.
-        self.in_flight.mark_written(&write.path);
-        written.map_err(|why| format!("{}: the mark cannot be written: {why}", write.path))
+        self.ledger.lock().marked.insert(write.volume.path.clone());
+        written.map_err(|why| format!("{}: the mark cannot be written: {why}", write.volume.path))
     }
 
     /// Writes the mark that precedes a patch. The protection of a used PV does not wait for a mark that cannot be
@@ -43,7 +43,7 @@ impl Actor {
         let Some(write) = patch.mark.take() else {
             return Ok(());
         };
-        if write.candidate.mark.on_disk.is_free() {
+        if write.volume.candidate.mark.on_disk.is_free() {
             self.ensure_current(&patch.pv).await?;
         }
         let Err(why) = self.write_mark(&write, facts).await else {
@@ -77,7 +77,7 @@ impl Actor {
         facts: PassFacts,
         expectations: &Expectations,
     ) {
-        let guard = self.in_flight.enter(write.path.as_str(), None);
+        let guard = self.enter(write.volume.path.as_str(), None);
         let this = self.clone();
         let work = async move {
             let written = this.write_mark(&write, &facts).await;
@@ -88,13 +88,13 @@ impl Actor {
 
     /// Reads the PVs that a mark may name. One that exists is in the cache afterwards.
     pub(super) fn search(&self, search: PvSearch, expectations: &Expectations) {
-        let guard = self.in_flight.enter(search.path.as_str(), None);
+        let guard = self.enter(search.path.as_str(), None);
         let (this, now) = (self.clone(), expectations.clone());
         let work = async move {
             for name in &search.names {
                 this.find(name, &search.path, &now).await?;
             }
-            this.in_flight.searched(search.mark);
+            this.ledger.lock().search(search.mark);
             Ok(())
         };
         self.write(guard, expectations, work, |is_ok| is_ok);

@@ -2,65 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
 
 use super::Actor;
 use crate::cache::Expectations;
 use crate::cluster::ApiError;
 use crate::inventory::Skip;
 use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
-use crate::view::PvView;
-
-/// The pause between two lists while another node has the disk.
-pub(super) const OWNED_PAUSE: Duration = Duration::from_mins(5);
-/// The pause after the first list of a new PV. Another node may create a PV right after that list, whose age in seconds
-/// is the same.
-const NEW_PAUSE: Duration = Duration::from_secs(5);
-/// The pause while no other node has it. A node that creates a PV later finds ours, but PVs of earlier versions have no
-/// label until the provisioner of their node is upgraded.
-const FREE_PAUSE: Duration = Duration::from_hours(1);
 
 /// By identity hash.
 type Found = BTreeMap<String, OtherPvs>;
-
-/// The PVs of other nodes with the identities of ours, by [`OwnerQuery::key`].
-#[derive(Clone, Debug, Default)]
-pub struct OwnerChecks(Arc<Mutex<Entries>>);
-
-/// With the time of the next list. There is none for an identity that is not unique.
-type Entries = BTreeMap<String, (OtherPvs, Option<Instant>)>;
-
-impl OwnerChecks {
-    /// What is known about these PVs; what is known about others is dropped.
-    pub fn now(&self, pvs: &[PvView]) -> BTreeMap<String, OtherPvs> {
-        let hashes = pvs.iter().filter_map(|pv| pv.identity_hash.as_ref());
-        let keys: BTreeSet<_> = pvs.iter().map(|pv| &pv.uid).chain(hashes).collect();
-        let (mut entries, now) = (self.0.lock(), Instant::now());
-        entries.retain(|key, _| keys.contains(key));
-        let known = entries.iter().map(|(key, (found, due))| {
-            let is_due = due.is_some_and(|due| due <= now);
-            let found = found.clone();
-            (key.clone(), OtherPvs { is_due, ..found })
-        });
-        known.collect()
-    }
-
-    fn record(&self, query: &OwnerQuery, found: OtherPvs) {
-        let mut entries = self.0.lock();
-        let pause = match entries.contains_key(&query.key) {
-            _ if !found.owners.is_empty() => OWNED_PAUSE,
-            true => FREE_PAUSE,
-            false => NEW_PAUSE,
-        };
-        let is_listed_again = query.identity.is_unique;
-        let due = is_listed_again.then(|| Instant::now() + pause);
-        entries.insert(query.key.clone(), (found, due));
-    }
-}
 
 /// The PVs of other nodes with the identities that one pass offers, listed once at the first creation.
 #[derive(Clone, Debug)]
@@ -85,8 +37,9 @@ impl PassOwners {
 
 /// The query of a volume whose identity may forbid its offer.
 fn query(draft: &PvDraft) -> Option<OwnerQuery> {
-    let identity = draft.candidate.global.as_ref().filter(|it| it.is_unique)?;
-    Some(OwnerQuery::new("", identity, draft.candidate.capacity))
+    let candidate = &draft.volume.candidate;
+    let identity = candidate.global.as_ref().filter(|it| it.is_unique)?;
+    Some(OwnerQuery::new("", identity, candidate.capacity))
 }
 
 impl Actor {
@@ -102,17 +55,18 @@ impl Actor {
         let list = || self.list_owners(&owners.queries);
         let found = owners.found.get_or_try_init(list).await?;
         let others = found.get(&query.identity.hash);
-        Ok(others.and_then(|others| others.skip(&draft.path)))
+        Ok(others.and_then(|others| others.skip(&draft.volume.path)))
     }
 
     /// Lists the PVs of other nodes with the identities of these PVs of ours.
     pub(super) fn find_owners(&self, queries: Vec<OwnerQuery>, expectations: &Expectations) {
-        let (this, guard) = (self.clone(), self.in_flight.enter(OWNER_LIST, None));
+        let (this, guard) = (self.clone(), self.enter(OWNER_LIST, None));
         let work = async move {
             let found = this.list_owners(&queries).await?;
+            let (mut ledger, now) = (this.ledger.lock(), this.context.table.now());
             for query in &queries {
                 if let Some(others) = found.get(&query.identity.hash) {
-                    this.owner_checks.record(query, others.clone());
+                    ledger.record_others(query, others, now);
                 }
             }
             Ok(())

@@ -7,10 +7,10 @@ use std::time::Duration;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::runtime::watcher::Config;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::Watch;
+use super::{Known, Watch};
 use crate::cluster::Cluster;
 use crate::view::StorageClassView;
 
@@ -20,27 +20,27 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// A watch of all StorageClasses, since a cluster has only a few.
 #[derive(Debug)]
 pub struct ClassCache {
-    known: watch::Receiver<Option<BTreeMap<String, StorageClassView>>>,
+    known: Known<StorageClassView>,
     _task: JoinSet<()>,
 }
 
 impl ClassCache {
     /// Starts the watch, which notifies `wake` of each change.
     pub fn start(cluster: &Cluster, wake: Arc<Notify>) -> Self {
-        let (send, known) = watch::channel(None);
-        let api: Api<StorageClass> = Api::all(cluster.client.clone());
+        let (known, api) = (Known::default(), Api::all(cluster.client.clone()));
         let watch = Watch::new(cluster, "storageclasses", api, Config::default());
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let view = |class: &StorageClass| Some(class.into());
-            watch.follow(&send, view, |_| wake.notify_one()).await;
-        });
-        Self { known, _task: task }
+        let view = |class: &StorageClass| Some(class.into());
+        let task = watch.follow(known.clone(), view, async move |_| wake.notify_one());
+        Self {
+            known,
+            _task: JoinSet::from_iter([task]),
+        }
     }
 
     /// Waits for the first list, up to a limit.
-    pub async fn wait_for_first_list(&mut self) {
-        let listed = self.known.wait_for(Option::is_some);
+    pub async fn wait_for_first_list(&self) {
+        let mut known = self.known.subscribe();
+        let listed = known.wait_for(Option::is_some);
         let _ = tokio::time::timeout(FIRST_LIST_TIMEOUT, listed).await;
     }
 

@@ -28,6 +28,8 @@ const WRITE_RETRY: Backoff = Backoff {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(20),
 };
+/// The ended offers that are kept. The volumes of more than these may need a consent.
+const MAX_ENDED: usize = 10_000;
 /// How often a PV may be written within a period before it backs off. A tenancy requires five at most.
 const MAX_WRITES: usize = 8;
 const WRITES_PERIOD: Duration = Duration::from_mins(1);
@@ -54,6 +56,8 @@ pub(super) struct State {
     failed: BTreeMap<String, (u32, Instant)>,
     /// By UID, when a PV was written.
     writes: BTreeMap<String, Vec<Instant>>,
+    /// See [`PvCache::ended`](super::PvCache::ended).
+    pub(super) ended: BTreeSet<(String, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -86,13 +90,20 @@ fn version(view: &PvView) -> u64 {
 impl Expectations {
     /// Applies pending expectations to the watched PVs, and drops those that the watch shows.
     pub(super) fn apply_to(&self, views: &mut BTreeMap<String, PvView>) {
-        let expected = &mut self.state.lock().expected;
+        let state = &mut *self.state.lock();
+        let expected = &mut state.expected;
         expected.retain(|name, expected| expected.is_pending(views.get(name)));
         for (name, expected) in expected {
             match &expected.view {
                 Some(view) => views.insert(name.clone(), view.clone()),
                 None => views.remove(name),
             };
+        }
+        // A PV that is seen again was not deleted.
+        for pv in views.values() {
+            if let Some(offer) = pv.offer.clone() {
+                state.ended.remove(&(offer, pv.uid.clone()));
+            }
         }
     }
 
@@ -113,12 +124,9 @@ impl Expectations {
 
     /// Records the PV that a write or a read has returned.
     pub fn expect(&self, view: PvView) {
-        let before = self.expected(&view.name).and_then(|it| it.view);
-        let is_known = before.as_ref() == Some(&view);
-        let pause = if is_known {
-            READ_AGAIN_AFTER
-        } else {
-            READ_AFTER
+        let pause = match self.expected(&view.name) {
+            Some(before) if before.view.as_ref() == Some(&view) => READ_AGAIN_AFTER,
+            _ => READ_AFTER,
         };
         self.record(&view.reference(), Some(view), pause);
     }
@@ -130,9 +138,18 @@ impl Expectations {
         self.state.lock().expected.insert(name, expected);
     }
 
-    /// Records a PV that has left the watch, and has it read: it was deleted, or has lost the hostname label.
-    pub(super) fn verify(&self, view: PvView) {
-        self.record(&view.reference(), Some(view), Duration::ZERO);
+    /// Records a PV that has left the watch. If it was not deleted, it has lost the hostname label, and is read.
+    pub(super) fn left(&self, pv: PvView) {
+        if !pv.deleting {
+            return self.record(&pv.reference(), Some(pv), Duration::ZERO);
+        }
+        let mut state = self.state.lock();
+        let offer = pv.offer.clone().filter(|_| pv.had_no_tenant());
+        if state.ended.len() < MAX_ENDED {
+            let ended = offer.map(|offer| (offer, pv.uid.clone()));
+            state.ended.extend(ended);
+        }
+        state.expected.retain(|_, it| it.pv.uid != pv.uid);
     }
 
     fn expected(&self, name: &str) -> Option<Expected> {
@@ -170,11 +187,6 @@ impl Expectations {
         }
     }
 
-    /// Drops what is expected of a PV that was deleted.
-    pub fn forget(&self, uid: &str) {
-        self.state.lock().expected.retain(|_, it| it.pv.uid != uid);
-    }
-
     /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer
     /// reverts them.
     pub fn wrote(&self, pv: &PvRef) -> bool {
@@ -195,18 +207,10 @@ impl Expectations {
     /// the first one to be tried again.
     pub fn back_off(&self, name: &str, is_passing: bool) -> bool {
         let mut state = self.state.lock();
-        let (failures, until) = state
-            .failed
-            .entry(name.to_owned())
-            .or_insert((0, Instant::now()));
-        let pause = if is_passing {
-            WRITE_RETRY.pause(*failures)
-        } else {
-            WRITE_RETRY.longest
-        };
-        *failures += 1;
-        *until = Instant::now() + pause;
-        let until = *until;
+        let failures = state.failed.get(name).map_or(0, |(failures, _)| *failures);
+        let passing = is_passing.then(|| WRITE_RETRY.pause(failures));
+        let until = Instant::now() + passing.unwrap_or(WRITE_RETRY.longest);
+        state.failed.insert(name.to_owned(), (failures + 1, until));
         state.failed.values().all(|(_, other)| *other >= until)
     }
 
@@ -214,13 +218,13 @@ impl Expectations {
     pub fn backing_off(&self) -> (BTreeSet<String>, Option<Duration>) {
         let mut state = self.state.lock();
         let now = Instant::now();
-        state.writes.retain(|_, writes| {
-            let latest = writes.last();
-            latest.is_some_and(|at| now.duration_since(*at) < WRITES_PERIOD)
-        });
+        let is_recent = |at: &Instant| now.duration_since(*at) < WRITES_PERIOD;
+        state
+            .writes
+            .retain(|_, writes| writes.last().is_some_and(is_recent));
         // A write that fails later is the first one to fail again.
-        let is_kept = |until: Instant| now < until + WRITE_RETRY.longest;
-        state.failed.retain(|_, (_, until)| is_kept(*until));
+        let kept_for = WRITE_RETRY.longest;
+        state.failed.retain(|_, (_, until)| now < *until + kept_for);
         let waiting = state.failed.iter().filter(|(_, (_, until))| *until > now);
         let first = waiting.clone().map(|(_, (_, until))| *until - now).min();
         (waiting.map(|(name, _)| name.clone()).collect(), first)
@@ -236,28 +240,24 @@ impl Expectations {
         let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
         let ours = |pv: &PvView| pv.is_local_to(&node) && pv.path().is_some_and(is_inside);
         let may_own = |pv: &PvView| pv.may_be_on(&node) && pv.path_owner().is_some();
-        let mut owners = Vec::new();
         let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
-        for failures in 0.. {
+        let mut failures = 0;
+        let pvs = loop {
             match self.cluster.pvs_in_pages(unlabelled.clone(), may_own).await {
-                Ok(pvs) => {
-                    for pv in pvs {
-                        if ours(&pv) {
-                            self.expect(pv);
-                        } else {
-                            owners.extend(pv.path_owner());
-                        }
-                    }
-                    break;
-                }
+                Ok(pvs) => break pvs,
                 Err(error) => {
                     tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
                     sleep(LIST_RETRY.pause(failures)).await;
+                    failures += 1;
                 }
             }
+        };
+        let (own, others): (Vec<_>, Vec<_>) = pvs.into_iter().partition(ours);
+        for pv in own {
+            self.expect(pv);
         }
-        if !owners.is_empty() {
-            let pvs = owners.len();
+        let owners: Vec<_> = others.iter().filter_map(PvView::path_owner).collect();
+        if let pvs @ 1.. = owners.len() {
             tracing::info!(
                 pvs,
                 "PVs of other provisioners may own volumes of this node; where their paths are not visible here, they are compared as text"
@@ -335,10 +335,12 @@ mod tests {
     async fn deleted_pv_is_no_longer_expected() {
         let expectations = expectations(None);
         expectations.expect(view("2"));
-        expectations.forget("another");
-        assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
-        expectations.forget("uid");
-        assert_eq!(seen(&expectations, None), None);
+        for (uid, expected) in [("another", Some("2")), ("uid", None)] {
+            let mut deleted = view("3");
+            (deleted.uid, deleted.deleting) = (uid.to_owned(), true);
+            expectations.left(deleted);
+            assert_eq!(seen(&expectations, None).as_deref(), expected);
+        }
     }
 
     #[tokio::test]

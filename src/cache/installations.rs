@@ -41,13 +41,12 @@ impl InstallationCache {
     pub fn follow(&mut self, names: &BTreeSet<String>) {
         self.followed.retain(|name, _| names.contains(name));
         for name in names {
-            if !self.followed.contains_key(name) {
+            self.followed.entry(name.clone()).or_insert_with(|| {
                 let (known, absent_for) = watch::channel(None);
-                let mut task = JoinSet::new();
                 let (cluster, wake) = (self.cluster.clone(), Arc::clone(&self.wake));
-                task.spawn(read(cluster, name.clone(), known, self.period, wake));
-                self.followed.insert(name.clone(), (absent_for, task));
-            }
+                let task = read(cluster, name.clone(), known, self.period, wake);
+                (absent_for, JoinSet::from_iter([task]))
+            });
         }
     }
 
@@ -82,15 +81,11 @@ async fn read(
 async fn is_absent(cluster: &Cluster, installation: &str) -> bool {
     // Others would change the path of the request.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
-    let is_name = |name: &str| {
-        name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.bytes().all(is_plain)
-    };
-    let Some((namespace, name)) = installation.split_once('/') else {
+    let is_name = |it: &str| it.starts_with(char::is_alphanumeric) && it.bytes().all(is_plain);
+    let names = installation.split_once('/');
+    let Some((namespace, name)) = names.filter(|names| is_name(names.0) && is_name(names.1)) else {
         return false;
     };
-    if !is_name(namespace) || !is_name(name) {
-        return false;
-    }
     let found = cluster.daemon_set(namespace, name).await;
     if let Err(error) = &found {
         tracing::debug!(installation, %error, "reading the DaemonSet failed; its PVs are left alone");

@@ -6,14 +6,14 @@ use kube::runtime::watcher::Config;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::Watch;
+use super::{Known, Watch};
 use crate::cluster::{Cluster, JOBS, jobs_of};
 use crate::view::{Job, JobView, Jobs};
 
 /// A watch of the Jobs with our hostname label, as long as this node uses Jobs or has any.
 #[derive(Debug, Default)]
 pub struct JobCache {
-    known: watch::Sender<Option<Jobs>>,
+    known: Known<JobView>,
     /// The hostname label of the watched Jobs, and whether this node uses Jobs.
     followed: (String, bool),
     task: JoinSet<()>,
@@ -30,7 +30,8 @@ impl JobCache {
         self.known.borrow().clone()
     }
 
-    /// Follows the Jobs of the node with this hostname label, and notifies `wake` of changes.
+    /// Follows the Jobs of the node with this hostname label, and notifies `wake` of changes. Stops when there is none
+    /// and this node uses none.
     pub fn follow(
         &mut self,
         cluster: &Cluster,
@@ -49,29 +50,20 @@ impl JobCache {
         let ours = Config::default().labels(&jobs_of(hostname));
         let watch = Watch::new(cluster, JOBS, cluster.jobs(namespace), ours);
         let (known, wake) = (self.known.clone(), Arc::clone(wake));
-        self.task = JoinSet::new();
-        self.task.spawn(follow(watch, known, wake, uses_jobs));
-    }
-}
-
-/// Publishes the watched Jobs. Ends when there is none and this node uses none.
-async fn follow(
-    mut watch: Watch<Job>,
-    known: watch::Sender<Option<Jobs>>,
-    wake: Arc<Notify>,
-    uses_jobs: bool,
-) {
-    let keep = |job: &Job| Some(JobView::from_api(job)).filter(|job| job.pv_uid.is_some());
-    while let Some(change) = watch.next_change(&known, keep).await {
-        if change.is_err() {
-            // Known Jobs are kept when the list is denied, since they may still run. If none is known, this node has
-            // created none.
-            known.send_if_modified(|known| known.is_none() && known.insert(Jobs::new()).is_empty());
-        }
-        wake.notify_one();
-        if !uses_jobs && known.borrow().as_ref().is_some_and(Jobs::is_empty) {
-            return;
-        }
+        let keep = |job: &Job| Some(JobView::from_api(job)).filter(|job| job.pv_uid.is_some());
+        let task = watch.follow(self.known.clone(), keep, async move |change| {
+            if change.is_err() {
+                // Known Jobs are kept when the list is denied, since they may still run. If none is known, this node has
+                // created none.
+                known.send_if_modified(|it| it.is_none() && it.insert(Jobs::new()).is_empty());
+            }
+            wake.notify_one();
+            if !uses_jobs && known.borrow().as_ref().is_some_and(Jobs::is_empty) {
+                // Otherwise the next request would be a watch.
+                std::future::pending::<()>().await;
+            }
+        });
+        self.task = JoinSet::from_iter([task]);
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{Config, Event};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
@@ -50,12 +51,6 @@ pub(crate) struct Watch<K> {
     resource: &'static str,
     api: Api<K>,
     config: Config,
-    stream: BoxStream<'static, watcher::Result<Event<K>>>,
-    /// How often etcd had been restored when the stream began.
-    restores: u64,
-    pauses: Pauses,
-    /// The failure after which the watch is restarted.
-    failed: Option<watcher::Error>,
     is_broken: bool,
 }
 
@@ -63,69 +58,91 @@ impl<K> Watch<K>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    pub(crate) fn new(
-        cluster: &Cluster,
-        resource: &'static str,
-        api: Api<K>,
-        config: Config,
-    ) -> Self {
-        let stream = Self::stream(&api, &config);
+    pub fn new(cluster: &Cluster, resource: &'static str, api: Api<K>, config: Config) -> Self {
         Self {
             cluster: cluster.clone(),
             resource,
             api,
             config,
-            stream,
-            restores: cluster.restores(),
-            pauses: Pauses::default(),
-            failed: None,
             is_broken: false,
         }
     }
 
     /// Lists the objects, then watches them.
-    fn stream(api: &Api<K>, config: &Config) -> BoxStream<'static, watcher::Result<Event<K>>> {
-        let stream = watcher(api.clone(), config.clone());
-        let stream = stream.modify(|it| it.meta_mut().managed_fields = None);
+    fn stream(&self) -> BoxStream<'static, watcher::Result<Event<K>>> {
+        let (cluster, resource) = (self.cluster.clone(), self.resource);
+        let stream = watcher(self.api.clone(), self.config.clone());
+        let stream = stream.modify(move |object| {
+            object.meta_mut().managed_fields = None;
+            cluster.has_seen(resource, object.meta().resource_version.as_ref());
+        });
         stream.boxed()
     }
 
-    /// Waits for the next event. [`Denied`] precedes each retry of a denied request.
-    async fn next(&mut self) -> Option<Result<Event<K>, Denied>> {
-        loop {
-            if let Some(error) = self.failed.take() {
-                // Boxed to keep the future of each watch small.
-                Box::pin(self.pauses.wait_after(&error, &self.cluster)).await;
-                let restores = self.cluster.restores();
-                if std::mem::replace(&mut self.restores, restores) != restores {
-                    let resource = self.resource;
-                    tracing::warn!(resource, "etcd was restored; the objects are listed again");
-                    self.stream = Self::stream(&self.api, &self.config);
+    /// Keeps a table up to date. `keep` reads an object. `changed` is called after each change with what was kept of the
+    /// objects that are gone, and before each retry of a denied request. An incomplete list changes nothing: it does not
+    /// show which objects are missing.
+    pub async fn follow<V: PartialEq>(
+        mut self,
+        known: Known<V>,
+        keep: impl Fn(&K) -> Option<V>,
+        mut changed: impl AsyncFnMut(Result<Vec<V>, Denied>),
+    ) {
+        let (mut stream, mut pauses) = (self.stream(), Pauses::default());
+        // How often etcd had been restored when the stream began.
+        let mut restores = self.cluster.restores();
+        let mut listing = BTreeMap::new();
+        while let Some(event) = stream.next().await {
+            // It precedes each list request, even a denied one.
+            if !matches!(event, Ok(Event::Init) | Err(_)) {
+                self.cluster.permissions.granted(self.resource, "list");
+                if std::mem::take(&mut self.is_broken) {
+                    tracing::info!(resource = self.resource, "the watch works again");
                 }
+                pauses.growing.reset();
             }
-            match self.stream.next().await? {
-                // It precedes each list request, even a denied one.
-                Ok(Event::Init) => return Some(Ok(Event::Init)),
-                Ok(event) => {
-                    self.cluster.permissions.granted(self.resource, "list");
-                    if std::mem::take(&mut self.is_broken) {
-                        tracing::info!(resource = self.resource, "the watch works again");
+            let gone = match event {
+                Ok(Event::Init) => {
+                    listing.clear();
+                    continue;
+                }
+                Ok(Event::InitApply(object)) => {
+                    listing.extend(keep(&object).map(|kept| (object.name_any(), kept)));
+                    continue;
+                }
+                Ok(Event::InitDone) => {
+                    let listed = Some(std::mem::take(&mut listing));
+                    let mut gone = known.send_replace(listed).unwrap_or_default();
+                    for name in known.borrow().iter().flat_map(BTreeMap::keys) {
+                        gone.remove(name);
                     }
-                    self.pauses.reset();
-                    if let Event::Apply(object) | Event::InitApply(object) = &event {
-                        let version = object.meta().resource_version.as_ref();
-                        self.cluster.has_seen(self.resource, version);
+                    gone.into_values().collect()
+                }
+                Ok(Event::Apply(object)) => {
+                    if !apply(&known, object.name_any(), keep(&object)) {
+                        continue;
                     }
-                    return Some(Ok(event));
+                    Vec::new()
+                }
+                Ok(Event::Delete(object)) => {
+                    apply(&known, object.name_any(), None);
+                    keep(&object).into_iter().collect()
                 }
                 Err(error) => {
-                    let is_denied = self.report(&error);
-                    self.failed = Some(error);
-                    if is_denied {
-                        return Some(Err(Denied));
+                    if self.report(&error) {
+                        changed(Err(Denied)).await;
                     }
+                    // Boxed to keep the future of each watch small.
+                    Box::pin(pauses.wait_after(&error, &self.cluster)).await;
+                    if std::mem::replace(&mut restores, self.cluster.restores()) != restores {
+                        let resource = self.resource;
+                        tracing::warn!(resource, "etcd was restored; the objects are listed again");
+                        stream = self.stream();
+                    }
+                    continue;
                 }
-            }
+            };
+            changed(Ok(gone)).await;
         }
     }
 
@@ -150,55 +167,6 @@ where
             cluster.permissions.denied(resource, verb, message);
         }
         denied.is_some()
-    }
-
-    /// Applies events to a table until it changes, and returns what was kept of the objects that are gone. `keep` reads
-    /// an object. An incomplete list changes nothing: it does not show which objects are missing.
-    pub(crate) async fn next_change<V: PartialEq>(
-        &mut self,
-        known: &Known<V>,
-        keep: impl Fn(&K) -> Option<V>,
-    ) -> Option<Result<Vec<V>, Denied>> {
-        let mut listing = BTreeMap::new();
-        loop {
-            match self.next().await? {
-                Err(Denied) => return Some(Err(Denied)),
-                Ok(Event::Init) => listing.clear(),
-                Ok(Event::InitApply(object)) => {
-                    listing.extend(keep(&object).map(|kept| (object.name_any(), kept)));
-                }
-                Ok(Event::InitDone) => {
-                    let mut gone = known.send_replace(Some(listing)).unwrap_or_default();
-                    for name in known.borrow().iter().flatten().map(|(name, _)| name) {
-                        gone.remove(name);
-                    }
-                    return Some(Ok(gone.into_values().collect()));
-                }
-                Ok(Event::Apply(object)) => {
-                    if apply(known, object.name_any(), keep(&object)) {
-                        return Some(Ok(Vec::new()));
-                    }
-                }
-                Ok(Event::Delete(object)) => {
-                    apply(known, object.name_any(), None);
-                    return Some(Ok(keep(&object).into_iter().collect()));
-                }
-            }
-        }
-    }
-
-    /// Keeps a table up to date, and calls `changed` after each change, as [`Self::next_change`].
-    pub(crate) async fn follow<V: PartialEq>(
-        mut self,
-        known: &Known<V>,
-        keep: impl Fn(&K) -> Option<V>,
-        changed: impl Fn(Vec<V>),
-    ) {
-        while let Some(change) = self.next_change(known, &keep).await {
-            if let Ok(gone) = change {
-                changed(gone);
-            }
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use kube::runtime::watcher::Config;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::{Denied, Watch};
+use super::{Denied, Known, Watch};
 use crate::cluster::{ApiError, Cluster};
 use crate::view::NodeView;
 
@@ -21,56 +21,48 @@ pub struct NodeCache {
 }
 
 impl NodeCache {
-    /// Starts the watch from a known state. Notifies `wake` of changes to the view.
+    /// Starts the watch from a known state, which stays after a fault. Notifies `wake` of changes to the view.
     pub fn start(cluster: &Cluster, node: NodeView, wake: Arc<Notify>) -> Self {
-        let name = node.name.clone();
+        let (cluster, name) = (cluster.clone(), node.name.clone());
         let (known, view) = watch::channel(Some(node));
-        let mut task = JoinSet::new();
-        task.spawn(follow(cluster.clone(), name, known, wake));
-        Self { view, _task: task }
+        let api = Api::all(cluster.client.clone());
+        let config = Config::default().fields(&format!("metadata.name={name}"));
+        let watch = Watch::new(&cluster, "nodes", api, config);
+        let read = |node: &PartialObjectMeta<Node>| Some(NodeView::from_metadata(&node.metadata));
+        let table = Known::default();
+        let task = watch.follow(table.clone(), read, async move |change| {
+            let found = match change {
+                Ok(_) => table
+                    .borrow()
+                    .as_ref()
+                    .and_then(|it| it.get(&name).cloned()),
+                // Older roles permit `get` on Nodes, but not `watch`.
+                Err(Denied) => match cluster.node(&name).await {
+                    Err(ApiError::NotFound) => None,
+                    Ok(metadata) => Some(NodeView::from_metadata(&metadata)),
+                    Err(error) => Some(Err(error.to_string())),
+                },
+            };
+            match found.transpose() {
+                Ok(view) => {
+                    if view.is_none() {
+                        tracing::warn!("the Node {name:?} is gone; no PV is created or cleaned");
+                    }
+                    if known.send_replace(view) != *known.borrow() {
+                        wake.notify_one();
+                    }
+                }
+                Err(fault) => tracing::warn!(fault, "the last known state of the Node is used"),
+            }
+        });
+        Self {
+            view,
+            _task: JoinSet::from_iter([task]),
+        }
     }
 
     /// The Node; `None` while it does not exist.
     pub fn view(&self) -> Option<NodeView> {
         self.view.borrow().clone()
-    }
-}
-
-/// Publishes the view of the Node, or of none. After a fault, the last known one stays.
-async fn follow(
-    cluster: Cluster,
-    name: String,
-    known: watch::Sender<Option<NodeView>>,
-    wake: Arc<Notify>,
-) {
-    let api: Api<PartialObjectMeta<Node>> = Api::all(cluster.client.clone());
-    let config = Config::default().fields(&format!("metadata.name={name}"));
-    let mut watch = Watch::new(&cluster, "nodes", api, config);
-    let listed = watch::Sender::new(None);
-    let read = |node: &PartialObjectMeta<Node>| Some(NodeView::from_metadata(&node.metadata));
-    while let Some(change) = watch.next_change(&listed, read).await {
-        let found = match change {
-            Ok(_) => listed
-                .borrow()
-                .as_ref()
-                .and_then(|it| it.get(&name).cloned()),
-            // Older roles permit `get` on Nodes, but not `watch`.
-            Err(Denied) => match cluster.node(&name).await {
-                Err(ApiError::NotFound) => None,
-                Ok(metadata) => Some(NodeView::from_metadata(&metadata)),
-                Err(error) => Some(Err(error.to_string())),
-            },
-        };
-        match found.transpose() {
-            Ok(view) => {
-                if view.is_none() {
-                    tracing::warn!("the Node {name:?} is gone; no PV is created or cleaned");
-                }
-                if known.send_replace(view) != *known.borrow() {
-                    wake.notify_one();
-                }
-            }
-            Err(fault) => tracing::warn!(fault, "the last known state of the Node is used"),
-        }
     }
 }

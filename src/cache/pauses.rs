@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{DefaultBackoff, Error};
 use tokio::time::{Instant, sleep};
 
@@ -16,7 +15,8 @@ const FAILS_AGAIN: Duration = Duration::from_secs(5);
 /// The back-off state of one watch.
 #[derive(Default)]
 pub(super) struct Pauses {
-    growing: DefaultBackoff,
+    /// Reset when the watch works.
+    pub(super) growing: DefaultBackoff,
     reachable: Option<Instant>,
 }
 
@@ -49,11 +49,6 @@ impl Pauses {
         let pause = self.growing.next().unwrap_or(LONGEST_PAUSE);
         Some(pause.min(LONGEST_PAUSE))
     }
-
-    /// Resets the back-off, since the watch works.
-    pub(super) fn reset(&mut self) {
-        self.growing.reset();
-    }
 }
 
 #[cfg(test)]
@@ -61,6 +56,7 @@ mod tests {
     use std::io;
 
     use kube::core::Status;
+    use kube::runtime::utils::Backoff;
 
     use super::*;
 
@@ -132,7 +128,7 @@ mod tests {
             assert!(first < Duration::from_secs(2), "{error}: {first:?}");
             let longest = (0..10).map(|_| grown(&mut pauses, &error)).max();
             assert_eq!(longest, Some(LONGEST_PAUSE), "{error}");
-            pauses.reset();
+            pauses.growing.reset();
             let first = grown(&mut pauses, &error);
             assert!(first < Duration::from_secs(2), "{error}: {first:?}");
         }

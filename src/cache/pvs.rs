@@ -1,25 +1,21 @@
 //! The cache of the PVs that concern this node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
 use kube::runtime::watcher::Config;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Watch;
 use super::expectations::Expectations;
+use super::{Known, Watch};
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
 use crate::view::{NodeView, PathOwner, PersistentVolume, PvView};
-
-/// The ended offers that are kept. The volumes of more than these may need a consent.
-const MAX_ENDED: usize = 10_000;
 
 /// The age at which the list of unlabelled PVs is outdated for an offer or a wipe. Each node draws its own, so that the
 /// nodes of a cluster do not list at the same time.
@@ -31,9 +27,6 @@ const LIST_MAX_AGE_MINUTES: std::ops::Range<u64> = 45..60;
 pub struct PvCache {
     /// The hostname label that the watch selects.
     pub hostname: String,
-    watched: watch::Receiver<Option<BTreeMap<String, PvView>>>,
-    /// See [`Self::ended`].
-    ended: Arc<Mutex<BTreeSet<(String, String)>>>,
     /// The expected PV versions, which writers record.
     pub expectations: Expectations,
     _tasks: JoinSet<()>,
@@ -49,45 +42,28 @@ pub struct PvCache {
 impl PvCache {
     /// Starts the watch, which notifies `wake` of each change.
     pub fn start(cluster: &Cluster, hostname: &str, wake: &Arc<Notify>) -> Self {
-        let (send, watched) = watch::channel(None);
-        let api: Api<PersistentVolume> = Api::all(cluster.client.clone());
+        let (known, api) = (Known::default(), Api::all(cluster.client.clone()));
         let config = Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
         let watch = Watch::new(cluster, "persistentvolumes", api, config);
         let expectations = Expectations {
             cluster: cluster.clone(),
-            watched: watched.clone(),
+            watched: known.subscribe(),
             wake: Arc::clone(wake),
             state: Arc::default(),
         };
-        let (expected, woken) = (expectations.clone(), Arc::clone(wake));
-        let ended = Arc::<Mutex<BTreeSet<_>>>::default();
-        let deleted = Arc::clone(&ended);
-        let changed = move |gone: Vec<PvView>| {
-            for pv in gone {
-                if pv.deleting {
-                    let mut ended = deleted.lock();
-                    let offer = pv.offer.clone().filter(|_| pv.had_no_tenant());
-                    if ended.len() < MAX_ENDED {
-                        ended.extend(offer.map(|offer| (offer, pv.uid.clone())));
-                    }
-                    expected.forget(&pv.uid);
-                } else {
-                    // A PV that loses our label is reported as deleted, too.
-                    expected.verify(pv);
+        let (now, reader) = (expectations.clone(), expectations.clone());
+        let view = |pv: &PersistentVolume| Some(PvView::from_api(pv));
+        let mut tasks = JoinSet::from_iter([watch.follow(known, view, async move |change| {
+            if let Ok(gone) = change {
+                for pv in gone {
+                    now.left(pv);
                 }
+                now.wake.notify_one();
             }
-            woken.notify_one();
-        };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let view = |pv: &PersistentVolume| Some(PvView::from_api(pv));
-            watch.follow(&send, view, changed).await;
-        });
-        tasks.spawn(expectations.clone().read_due());
+        })]);
+        tasks.spawn(reader.read_due());
         Self {
             hostname: hostname.to_owned(),
-            watched,
-            ended,
             expectations,
             _tasks: tasks,
             dirs: BTreeSet::new(),
@@ -100,7 +76,7 @@ impl PvCache {
     /// The offers of the PVs that were deleted unused, with their UIDs, as the watch has shown. Only that is proof: a PV
     /// that is missing from a list may have been used, and one from a backup has the offer of one that was.
     pub fn ended(&self) -> BTreeSet<(String, String)> {
-        self.ended.lock().clone()
+        self.expectations.state.lock().ended.clone()
     }
 
     /// Lists the PVs without our label, in the background, if these directories of the node are new. They are not
@@ -123,12 +99,9 @@ impl PvCache {
     }
 
     fn list(&mut self, node: &NodeView) {
-        let list = self
-            .expectations
-            .clone()
-            .list_unlabelled(node.clone(), self.dirs.clone());
-        self.listing = JoinSet::new();
-        self.listing.spawn(list);
+        let now = self.expectations.clone();
+        let list = now.list_unlabelled(node.clone(), self.dirs.clone());
+        self.listing = JoinSet::from_iter([list]);
     }
 
     /// All PVs; `None` until they are listed, including those without the label.
@@ -139,25 +112,22 @@ impl PvCache {
             self.outdated_at = Some(Instant::now() + age);
         }
         let is_listed = self.outdated_at.is_some() || self.dirs.is_empty();
-        let mut views = self.watched.borrow().clone().filter(|_| is_listed)?;
+        let watched = self.expectations.watched.borrow().clone();
+        let mut views = watched.filter(|_| is_listed)?;
         self.expectations.apply_to(&mut views);
-        // A PV that is seen again was not deleted.
-        for pv in views.values() {
-            if let Some(offer) = pv.offer.clone() {
-                self.ended.lock().remove(&(offer, pv.uid.clone()));
-            }
-        }
         Some(views.into_values().collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use axum::Router;
     use axum::http::{StatusCode, Uri};
     use kube::Client;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use tokio::time::sleep;
 
@@ -191,7 +161,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
         let mut cache = PvCache::start(&cluster, "host-1", &Arc::default());
-        let watched = cache.watched.clone();
+        let watched = cache.expectations.watched.clone();
         let labelled = || watched.borrow().as_ref().map_or(0, BTreeMap::len);
         while labelled() == 0 {
             sleep(Duration::from_millis(10)).await;

@@ -96,8 +96,8 @@ async fn wipe(
     let about = order.about();
     // Durable before the first byte is deleted.
     let volume = volume.mark(commit, MarkState::Wiping).await?;
-    tracing::info!(pv = order.pv.name, path = %order.path, "cleaning the volume");
-    let text = format!("cleaning {}", order.path);
+    tracing::info!(pv = order.pv.name, path = %order.volume.path, "cleaning the volume");
+    let text = format!("cleaning {}", order.volume.path);
     let reporter = &context.reporter;
     reporter.normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
     crash_point("wipe");
@@ -106,7 +106,7 @@ async fn wipe(
 
 /// Records and reports that a wipe was cancelled. If it is due again, the next attempt begins at once.
 fn cancelled(context: &CleanupContext, order: &CleanOrder, because: &str) {
-    let (pv, path) = (&order.pv.name, &order.path);
+    let (pv, path) = (&order.pv.name, &order.volume.path);
     let text =
         format!("{path}: cleaning was cancelled, and a part of its data may be gone: {because}");
     tracing::warn!(pv, "{text}");
@@ -119,7 +119,7 @@ fn cancelled(context: &CleanupContext, order: &CleanOrder, because: &str) {
 /// Records why an attempt ended.
 fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, stop: Stop) {
     let (tenancy, table) = (order.pv.tenancy(), &context.table);
-    let (pv, path) = (&order.pv.name, &order.path);
+    let (pv, path) = (&order.pv.name, &order.volume.path);
     let Failure { reason, message } = match stop {
         Stop::InUse { by, notify_after } => {
             tracing::info!(pv, %path, "waiting: {by}");
@@ -145,7 +145,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
         Some(_) => BY_JOB,
         None => BY_PROCESS,
     };
-    let labels = [order.candidate.kind.as_str(), by];
+    let labels = [order.volume.candidate.kind.as_str(), by];
     let counter = &context.metrics.delete_failed_total;
     counter.with_label_values(&labels).inc();
     tracing::warn!(pv, %path, "cleaning failed, retry in {pause:?}: {message}");
@@ -155,7 +155,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
 
 /// Reports that the next tenant can read data that is left on a raw device. Filesystem volumes do not expose it.
 fn report_data_left(context: &CleanupContext, order: &CleanOrder) {
-    let class = &order.class;
+    let class = &order.volume.class;
     if class.volume_mode != VolumeMode::Block {
         return;
     }
@@ -163,7 +163,7 @@ fn report_data_left(context: &CleanupContext, order: &CleanOrder) {
     counter.with_label_values(&[&class.name]).inc();
     let message = format!(
         "{}: the device cannot discard its contents, so only signatures were overwritten; the next tenant can read what the last one wrote; to prevent that, set cleanMethod of class {:?} to auto, in place of any blockCleanerCommand",
-        order.path, class.name
+        order.volume.path, class.name
     );
     tracing::warn!(pv = order.pv.name, "{message}");
     let (about, reason) = (order.about(), reasons::VOLUME_DATA_LEFT);

@@ -50,7 +50,7 @@ pub async fn commit(
 ) -> Result<(Commit, BoxedVolume), Stop> {
     let (pv, permission, volume) = gate(context, order).await?;
     // Under the lock, which another provisioner of this node holds until its Job is there.
-    if order.candidate.kind == VolumeMode::Block {
+    if order.volume.candidate.kind == VolumeMode::Block {
         job::is_unchanged(context, order).await?;
     }
     let mut finalizers = pv.finalizers.clone();

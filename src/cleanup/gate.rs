@@ -4,6 +4,7 @@
 //! path again.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::ListParams;
@@ -12,8 +13,7 @@ use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::Candidate;
 use crate::plan::verdict::{Due, Permission, due, may_clean};
 use crate::plan::{
-    CleanOrder, CleanupState, FoundVolume, PvLocation, consents_to_forget, consents_to_wipe,
-    reasons,
+    CleanOrder, CleanupState, PvLocation, consents_to_forget, consents_to_wipe, reasons,
 };
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
@@ -42,7 +42,7 @@ pub(super) async fn gate(
     let mut pods = of_node.clone();
     if let Some(claim) = &pv.claim {
         // Other nodes reach the volumes of a class with a selector.
-        if !order.class.selector.is_empty() {
+        if !order.volume.class.selector.is_empty() {
             let (namespace, all) = (Some(&*claim.namespace), ListParams::default());
             let all = seen(cluster.pods(namespace, all, |_| true).await);
             pods.extend(all.map_err(api("listing Pods"))?);
@@ -87,11 +87,10 @@ pub(super) async fn gate_orphan(
     let candidate = volume.candidate();
     let state = context.state.borrow().clone();
     let occupied = &state.occupied;
-    let has_two_dirs = occupied.contradictions.fault(&order.class.name).is_some();
-    let is_shared = occupied.duplicate(&order.path, "").is_some()
-        || occupied
-            .conflict(&candidate.footprint, &order.path)
-            .is_some();
+    let (path, class) = (&order.volume.path, &order.volume.class.name);
+    let has_two_dirs = occupied.contradictions.fault(class).is_some();
+    let is_shared = occupied.duplicate(path, "").is_some()
+        || occupied.conflict(&candidate.footprint, path).is_some();
     if state.settings.generation != order.generation || state.is_paused() {
         return changed("the configuration changed meanwhile");
     }
@@ -108,7 +107,7 @@ async fn ensure_claim_of_mark_unused(
     node: &NodeView,
     pods: &[PodView],
 ) -> Result<(), Stop> {
-    let mark = order.candidate.mark.on_disk.valid();
+    let mark = order.volume.candidate.mark.on_disk.valid();
     let claim = mark.and_then(|mark| mark.claim.as_deref()?.split_once('/'));
     let Some((namespace, name)) = claim else {
         return Ok(());
@@ -147,9 +146,8 @@ fn judge(
     if state.settings.generation != order.generation {
         return changed("the configuration changed meanwhile");
     }
-    let class = &order.class;
-    let entry = order.path.child_of(&class.host_dir).unwrap_or_default();
-    let location = PvLocation::Volume(FoundVolume::new(class, entry, candidate));
+    let volume = Arc::new(order.volume.now(candidate.clone()));
+    let location = PvLocation::Volume(&volume);
     may_clean(pv, &state.settings, &state.node, &location, &state.occupied)
         .map_err(|refusal| Failure::new(refusal.reason, refusal.message).into())
 }
@@ -170,7 +168,7 @@ async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView
         "the PV was bound to another claim meanwhile"
     } else if due(&pv) != Due::Yes || consents_to_forget(&pv) {
         "the PV is no longer to be cleaned"
-    } else if pv.path() != Some(&order.path) || pv.class != order.class.name {
+    } else if pv.path() != Some(&order.volume.path) || pv.class != order.volume.class.name {
         "the PV was changed meanwhile"
     } else if pv.installation != order.pv.installation {
         "the PV was taken over meanwhile"
@@ -226,7 +224,7 @@ async fn ensure_path_has_no_owner(
     context: &CleanupContext,
     order: &CleanOrder,
 ) -> Result<(), Stop> {
-    let (path, footprint) = (&order.path, &order.candidate.footprint);
+    let (path, footprint) = (&order.volume.path, &order.volume.candidate.footprint);
     let facts = PassFacts::new(context.state.borrow().settings.config.clone());
     let uid = &order.pv.uid;
     let Some(owner) = path_owner(context, path, footprint, uid, &facts).await? else {
@@ -334,16 +332,17 @@ async fn open(
     order: &CleanOrder,
     pods: &[PodView],
 ) -> Result<BoxedVolume, Stop> {
-    if order.candidate.kind == VolumeMode::Block && order.method == Method::DeleteContents {
+    if order.volume.candidate.kind == VolumeMode::Block && order.method == Method::DeleteContents {
         return Err(failed(format!(
             "{} does not clean devices; correct the blockCleanerCommand of class {:?}",
-            order.method, order.class.name
+            order.method, order.volume.class.name
         )));
     }
     let facts = PassFacts::new(context.state.borrow().settings.config.clone());
     let opened = with_timeout("the disk", context.host.open(order, &facts)).await??;
     let paths = context.host.follow(paths_of(pods), &facts).await?;
-    ensure_no_host_path(pods, &paths, &order.path, &opened.candidate().footprint)?;
+    let footprint = &opened.candidate().footprint;
+    ensure_no_host_path(pods, &paths, &order.volume.path, footprint)?;
     Ok(opened)
 }
 

@@ -175,19 +175,26 @@ impl Disks for LocalHost {
 
 impl Host for LocalHost {
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate> {
-        let (path, class) = (draft.mount_path.clone(), draft.class.clone());
-        let kind = draft.candidate.kind;
+        let (volume, kind) = (Arc::clone(&draft.volume), draft.volume.candidate.kind);
         let look = async move {
             let facts = self.facts(facts).await?;
-            let open = move || OpenVolume::open(&path, &class, kind, Access::Offer, &facts);
+            let open = move || {
+                OpenVolume::open(
+                    &volume.mount_path,
+                    &volume.class.name,
+                    kind,
+                    Access::Offer,
+                    &facts,
+                )
+            };
             on_thread(move || open().map(|opened| opened.candidate)).await
         };
         look.boxed()
     }
 
     fn open<'a>(&'a self, order: &'a CleanOrder, facts: &'a PassFacts) -> Look<'a, BoxedVolume> {
-        let (path, kind) = (order.mount_path.clone(), order.candidate.kind);
-        let (class, pv) = (order.class.name.clone(), order.pv.name.clone());
+        let (path, kind) = (order.volume.mount_path.clone(), order.volume.candidate.kind);
+        let (class, pv) = (order.volume.class.name.clone(), order.pv.name.clone());
         let look = async move {
             let facts = self.facts(facts).await?;
             let open = move || {

@@ -24,7 +24,7 @@ use crate::host::{Machine, with_path};
 use crate::plan::reasons;
 use crate::types::MountPath;
 
-use super::volume::{OpenVolume, Volume};
+use super::volume::{OpenVolume, Opened};
 use super::{Failure, SHORT_USE, Stop};
 
 /// Filesystem types that keep their data on devices of this machine or in its memory.
@@ -167,7 +167,7 @@ pub(crate) fn discovery_dirs(config: &Config, real: impl Fn(&MountPath) -> PathB
 /// Checks for everything on this machine that forbids offering or cleaning a volume. Blocking.
 pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obstacle> {
     let (machine, kubelet_mounts) = (&facts.machine, &facts.kubelet_mounts);
-    if let Volume::Filesystem(root) = &opened.volume {
+    if let Opened::Filesystem(root) = &opened.volume {
         let (mount, table) = (root.mount(), &machine.mounts);
         if let Some(why) = facts.system.needs(mount) {
             return Err(Obstacle::System(why));
@@ -199,7 +199,7 @@ pub(super) fn inspect(opened: &OpenVolume, facts: &NodeFacts) -> Result<(), Obst
     }
     let devices = opened.candidate.footprint.devices();
     let twins = machine.sysfs.twins(devices)?;
-    if let Volume::Device(device) = &opened.volume {
+    if let Opened::Device(device) = &opened.volume {
         let mut numbers = machine.sysfs.writable_through(device.number())?;
         for twin in &twins {
             numbers.extend(machine.sysfs.writable_through(twin.number)?);
@@ -250,8 +250,8 @@ pub(crate) fn other_devices_are_free(
 }
 
 /// Logs the other mount points of the same directory. They are normal and do not forbid cleaning.
-pub(super) fn report_mounts(pv: &str, volume: &Volume, table: &MountTable) {
-    let Volume::Filesystem(root) = volume else {
+pub(super) fn report_mounts(pv: &str, volume: &Opened, table: &MountTable) {
+    let Opened::Filesystem(root) = volume else {
         return;
     };
     let (path, mount) = (root.path().display(), root.mount());

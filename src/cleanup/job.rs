@@ -93,7 +93,7 @@ pub(super) async fn create(
         error => write("creating the cleaning Job")(error),
     })?;
     let shown = source.shown(&order.pv.name);
-    let text = format!("cleaning {} by Job {shown}", order.path);
+    let text = format!("cleaning {} by Job {shown}", order.volume.path);
     tracing::info!(pv = order.pv.name, job = shown, "{text}");
     let (about, reason) = (order.about(), reasons::VOLUME_DELETE);
     context.reporter.normal(&about, reason, "Clean", &text);

@@ -21,7 +21,7 @@ use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
 
 use super::blocking::blocking;
-use super::volume::Volume;
+use super::volume::Opened;
 use super::{CleanupContext, Commit, Failure, Obstacle};
 
 /// How often, and how long each time, the lock of a volume is waited for before its mark is written.
@@ -79,7 +79,7 @@ impl Marker {
 }
 
 /// Locks a volume exclusively. Waits for those who only read it for a moment, such as udev. Blocking.
-fn lock_alone(volume: &Volume, path: &Path) -> Result<VolumeLock, OpenError> {
+fn lock_alone(volume: &Opened, path: &Path) -> Result<VolumeLock, OpenError> {
     for _ in 0..LOCK_ATTEMPTS {
         match VolumeLock::acquire(volume, path, Access::Clean) {
             Err(OpenError::Locked(_)) => thread::sleep(LOCK_PAUSE),
@@ -94,13 +94,13 @@ fn lock_alone(volume: &Volume, path: &Path) -> Result<VolumeLock, OpenError> {
 /// # Errors
 /// Why it is not written.
 pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obstacle> {
-    let (path, state) = (&write.mount_path, &machine.state);
+    let (path, state) = (&write.volume.mount_path, &machine.state);
     let unknown = |error: &dyn Display| Obstacle::Unknown(format!("{path}: {error}"));
-    let volume = match write.candidate.kind {
+    let volume = match write.volume.candidate.kind {
         VolumeMode::Filesystem => {
-            Volume::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
+            Opened::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
         }
-        VolumeMode::Block => Volume::Device(Device::open(path.as_path(), Access::Probe)?),
+        VolumeMode::Block => Opened::Device(Device::open(path.as_path(), Access::Probe)?),
     };
     // Two provisioners of a rolling update must not both replace the mark that they have seen.
     let _lock = lock_alone(&volume, path.as_path())?;
@@ -110,7 +110,9 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
     // The marks of the machine may be older than the last write.
     let found = state.read_of(&marked)?.find(&marked);
     let found = found.map_err(|error| unknown(&error))?;
-    if identity != write.candidate.identity || found.on_disk != write.candidate.mark.on_disk {
+    if identity != write.volume.candidate.identity
+        || found.on_disk != write.volume.candidate.mark.on_disk
+    {
         return Err(unknown(
             &"the volume or its mark has changed since the last scan",
         ));
@@ -118,11 +120,11 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
     let mut mark = write.mark.clone();
     match &volume {
         // Never of a used volume: its tenant may have changed them.
-        Volume::Filesystem(root) if mark.state <= MarkState::Offered => {
+        Opened::Filesystem(root) if mark.state <= MarkState::Offered => {
             mark.root = RootAttributes::read(root.as_fd()).ok();
         }
         // An adopted PV has no earlier mark.
-        Volume::Device(device)
+        Opened::Device(device)
             if mark.state == MarkState::Pending
                 || (mark.state == MarkState::Offered && mark.header.is_none()) =>
         {

@@ -36,7 +36,7 @@ pub(super) async fn monitor<T>(
     let mut seen = 0;
     let result = tokio::select! {
         biased;
-        result = limited(order.class.cleanup_timeout, progress, wipe) => result,
+        result = limited(order.volume.class.cleanup_timeout, progress, wipe) => result,
         never = follow(context, order, progress, &mut seen) => match never {},
     };
     count(&context.metrics.cleanup_bytes_total, progress, &mut seen);
@@ -104,7 +104,7 @@ async fn follow(
     progress: &Progress,
     seen: &mut u64,
 ) -> Infallible {
-    let (pv, path, begun) = (&order.pv.name, &order.path, Instant::now());
+    let (pv, path, begun) = (&order.pv.name, &order.volume.path, Instant::now());
     let (mut before, mut stalled, mut logged_at) = (0, Duration::ZERO, begun);
     loop {
         sleep(COUNT_PERIOD).await;

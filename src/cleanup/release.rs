@@ -27,7 +27,7 @@ pub struct Wiped {
 impl Wiped {
     /// Removes our finalizer. Returns whether the PV is still in the release that the volume was wiped for.
     async fn release(&self, context: &CleanupContext) -> Result<bool, Stop> {
-        let CleanOrder { pv, path, .. } = &self.order;
+        let (pv, path) = (&self.order.pv, &self.order.volume.path);
         if self.order.cleaned_by.is_some() {
             job::no_pods(context, &self.order).await?;
         }
@@ -72,7 +72,8 @@ impl Wiped {
 
 /// Releases the PV of a wiped volume, or records why that failed. Only the release is retried, not the wipe.
 pub async fn release(context: &CleanupContext, wiped: &Wiped) {
-    let CleanOrder { pv, path, .. } = &wiped.order;
+    let (pv, volume) = (&wiped.order.pv, &wiped.order.volume);
+    let path = &volume.path;
     let (tenancy, pv) = (pv.tenancy(), &pv.name);
     match wiped.release(context).await {
         Ok(true) => {}
@@ -87,16 +88,16 @@ pub async fn release(context: &CleanupContext, wiped: &Wiped) {
             return context.table.mark_unreleased(&tenancy, &stop);
         }
     }
-    let mode = wiped.order.candidate.kind.as_str();
+    let mode = volume.candidate.kind.as_str();
     let counter = &context.metrics.delete_total;
     let by = match wiped.order.cleaned_by {
         Some(_) => BY_JOB,
         None => BY_PROCESS,
     };
     counter.with_label_values(&[mode, by]).inc();
-    let size = capacity_step(wiped.order.candidate.capacity);
+    let size = capacity_step(volume.candidate.capacity);
     // The first word, as dashboards of the Go program expect it.
-    let cleaner = wiped.order.class.cleaner.to_string();
+    let cleaner = volume.class.cleaner.to_string();
     let cleaner = cleaner.split(' ').next().unwrap_or_default();
     let durations = &context.metrics.delete_duration;
     let duration = durations.with_label_values(&[mode, by, &size, cleaner]);

@@ -137,7 +137,7 @@ impl ProcTable {
         let mut entry = self.entries.entry(order.pv.tenancy()).or_insert_with(|| {
             let (reason, job) = (FOR_A_SLOT.to_owned(), None);
             let state = CleanupState::Waiting { reason, job };
-            ProcEntry::new(order.pv.name.clone(), order.path.clone(), state, now)
+            ProcEntry::new(order.pv.name.clone(), order.volume.path.clone(), state, now)
         });
         let is_clean = matches!(
             entry.cleanup.state,
@@ -153,8 +153,11 @@ impl ProcTable {
         entry
             .cleanup
             .identity
-            .clone_from(&order.candidate.identity.text);
-        entry.cleanup.disks.clone_from(&order.candidate.rotational);
+            .clone_from(&order.volume.candidate.identity.text);
+        entry
+            .cleanup
+            .disks
+            .clone_from(&order.volume.candidate.rotational);
         entry.cleanup.running = true;
         entry.is_external = matches!(order.method, Method::Command(_));
         entry.progress = Progress::default();

@@ -11,14 +11,14 @@ use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
 use crate::host::users::claimed_by;
 use crate::inventory::Candidate;
-pub(crate) use crate::inventory::Volume;
+pub(crate) use crate::inventory::Opened;
 use crate::types::{MountPath, VolumeMode};
 
 use super::LONG_USE;
 use super::inspect::{NodeFacts, Obstacle, inspect};
 use super::mark::Marker;
 
-impl Volume {
+impl Opened {
     /// Whether idle I/O priority slows down only this volume. A thread that waits for the disk in the idle
     /// class may hold locks of the filesystem, which other directories of the same filesystem share.
     pub(crate) fn allows_idle_io(&self) -> bool {
@@ -32,7 +32,7 @@ impl Volume {
 /// A volume that no other cleaner and no exclusive user has.
 #[derive(Debug)]
 pub(crate) struct OpenVolume {
-    pub(crate) volume: Volume,
+    pub(crate) volume: Opened,
     pub(crate) lock: VolumeLock,
     pub(crate) candidate: Candidate,
     pub(crate) marker: Marker,
@@ -69,9 +69,9 @@ impl OpenVolume {
         let unknown = |error: io::Error| Obstacle::Unknown(format!("{path}: {error}"));
         let volume = match kind {
             VolumeMode::Filesystem => {
-                Volume::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
+                Opened::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
             }
-            VolumeMode::Block => Volume::Device(open_device(path, access, machine)?),
+            VolumeMode::Block => Opened::Device(open_device(path, access, machine)?),
         };
         let lock = VolumeLock::acquire(&volume, path.as_path(), access)?;
         let candidate = volume.candidate(path, class, machine).map_err(unknown)?;

@@ -21,7 +21,7 @@ use crate::wipe::{tree, trim};
 
 use super::blocking::{PROBE_TIMEOUT, blocking};
 use super::external::external;
-use super::volume::{OpenVolume, Volume};
+use super::volume::{OpenVolume, Opened};
 use super::{BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Lock, LockedVolume, Marking};
 
 impl LockedVolume for OpenVolume {
@@ -57,7 +57,7 @@ impl LockedVolume for OpenVolume {
 
     fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let (order, mark) = (&commit.order, commit.mark.clone());
-        let (pv, trim) = (&order.pv.name, order.class.trim);
+        let (pv, trim) = (&order.pv.name, order.volume.class.trim);
         self.clean(pv, &order.method, trim, mark, progress).boxed()
     }
 
@@ -66,10 +66,10 @@ impl LockedVolume for OpenVolume {
         let this = *self;
         // The check owns the lock: it may hang in a system call and outlive this task.
         let check = move || match this.volume {
-            Volume::Device(device) => {
+            Opened::Device(device) => {
                 Ok((super::job::check(&method, &device, &progress)?, this.lock))
             }
-            Volume::Filesystem(_) => {
+            Opened::Filesystem(_) => {
                 let message = "a Job cleans only devices; this is a bug";
                 Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
             }
@@ -109,15 +109,15 @@ impl OpenVolume {
         let (idle, of_thread) = (self.volume.allows_idle_io(), progress.clone());
         // The thread owns the lock: it may hang in a system call and outlive this task.
         let (outcome, lock) = match (self.volume, method.clone()) {
-            (Volume::Filesystem(root), _) => {
+            (Opened::Filesystem(root), _) => {
                 let work = move || empty(&root, trim, &of_thread).map(|()| (None, lock));
                 blocking(idle, work).await?
             }
-            (Volume::Device(device), Method::Command(words)) => {
+            (Opened::Device(device), Method::Command(words)) => {
                 external(pv, &marker, device, &lock, &words, progress).await?;
                 (None, lock)
             }
-            (Volume::Device(device), method) => {
+            (Opened::Device(device), method) => {
                 let work = move || Ok((Some(reset(&device, &method, &of_thread)?), lock));
                 blocking(idle, work).await?
             }

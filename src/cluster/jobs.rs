@@ -72,8 +72,8 @@ impl Cluster {
     /// [`ApiError`].
     pub async fn disown_job(&self, namespace: &str, job: &JobView) -> Result<(), ApiError> {
         let metadata = json!({ "uid": job.uid, "ownerReferences": null });
-        let (params, patch) = (PatchParams::default(), json!({ "metadata": metadata }));
-        let (api, patch) = (self.jobs(namespace), Patch::Merge(patch));
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        let (api, params) = (self.jobs(namespace), PatchParams::default());
         let patched = api.patch(&job.name, &params, &patch);
         self.limited(JOBS, "patch", patched).await.map(drop)
     }

@@ -57,14 +57,12 @@ impl Origin {
             was_read: false,
         };
         let cluster = has_uid.then(|| object("namespaces", "kube-system".to_owned(), None));
-        let pod = pod
-            .uid
-            .clone()
-            .zip(pod.namespace.as_ref().zip(pod.name.as_ref()));
-        let pod = pod.map(|(uid, (namespace, name))| {
-            object("pods", format!("{namespace}/pods/{name}"), Some(uid))
-        });
-        self.state.lock().objects = cluster.into_iter().chain(pod).collect();
+        let mut objects = Vec::from_iter(cluster);
+        if let (Some(uid), Some(namespace), Some(name)) = (&pod.uid, &pod.namespace, &pod.name) {
+            let path = format!("{namespace}/pods/{name}");
+            objects.push(object("pods", path, Some(uid.clone())));
+        }
+        self.state.lock().objects = objects;
         self.doubt("this process starts");
     }
 
@@ -121,23 +119,18 @@ impl Cluster {
 
     async fn recognise(&self) -> Result<(), ApiError> {
         let mut objects = self.origin.state.lock().objects.clone();
-        for Object {
-            resource,
-            path,
-            uid,
-            was_read,
-        } in &mut objects
-        {
-            let request = Request::get(&*path).body(Vec::new());
+        for it in &mut objects {
+            let request = Request::get(&*it.path).body(Vec::new());
             let request = request.map_err(|error| ApiError::Bug(error.to_string()))?;
             let found = self.client.request::<PartialObjectMeta>(request);
-            let found = match self.limited(resource, "get", found).await {
-                Err(ApiError::Forbidden { .. }) if !*was_read || self.origin.lasts() => continue,
+            let found = match self.limited(it.resource, "get", found).await {
+                Err(ApiError::Forbidden { .. }) if !it.was_read || self.origin.lasts() => continue,
                 Err(ApiError::NotFound) => None,
                 found => Some(found?.metadata.uid.ok_or_else(without_uid)?),
             };
-            if uid.is_some() && *uid != found {
-                let [found, ours] = [&found, uid].map(|it| it.as_deref().unwrap_or("absent"));
+            if it.uid.is_some() && it.uid != found {
+                let [found, ours] = [&found, &it.uid].map(|it| it.as_deref().unwrap_or("absent"));
+                let path = &it.path;
                 let why = format!(
                     "another cluster or a copy answers: the UID of {path} is {found}, not {ours}; writes are stopped"
                 );
@@ -148,7 +141,7 @@ impl Cluster {
                 state.doubt = Some(why);
                 return Ok(());
             }
-            (*was_read, *uid) = (found.is_some(), found);
+            (it.was_read, it.uid) = (found.is_some(), found);
             self.origin.state.lock().denials = 0;
         }
         let mut state = self.origin.state.lock();

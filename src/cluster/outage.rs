@@ -15,7 +15,7 @@ use super::{Cluster, TIME_LIMIT};
 /// The shortest pause before a probe, and the jitter on top: one probe per second on average, and the provisioners
 /// of a cluster do not probe in step.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
-const JITTER_MILLIS: u64 = 1000;
+const JITTER: Duration = Duration::from_secs(1);
 
 /// An API server that starts denies everything at first, so the first error responses are no answer.
 const MAX_REFUSALS: usize = 3;
@@ -34,20 +34,18 @@ impl Cluster {
         let mut answered = self.answered.lock().await;
         let mut refusals = 0;
         while answered.is_none_or(|at| at < failed) {
-            let jitter = fastrand::u64(..JITTER_MILLIS);
-            sleep(PROBE_PAUSE + Duration::from_millis(jitter)).await;
+            sleep(PROBE_PAUSE + JITTER.mul_f64(fastrand::f64())).await;
             // A watch that listed another cluster would show every object as gone.
             if self.ensure_known().await.is_err() {
                 continue;
             }
             let is_answered = match timeout(TIME_LIMIT, self.find_restore()).await {
-                Ok(Ok(())) => true,
                 Ok(Err(error)) if !is_unreachable(&error) => {
                     refusals += 1;
                     // The next request of the watch handles the error.
                     refusals > MAX_REFUSALS
                 }
-                _ => false,
+                answer => matches!(answer, Ok(Ok(()))),
             };
             if is_answered {
                 *answered = Some(Instant::now());

@@ -35,13 +35,11 @@ pub struct Permissions(Mutex<BTreeMap<Permission, Option<(String, Instant)>>>);
 impl Permissions {
     /// A text for each denied permission, with the API server's message.
     pub fn missing(&self) -> Vec<String> {
-        let missing = self
-            .seen()
-            .into_iter()
-            .filter_map(|((resource, verb), why)| {
-                let why = why?;
-                Some(format!("permission to {verb} {resource} is missing: {why}"))
-            });
+        let missing = self.seen().into_iter();
+        let missing = missing.filter_map(|((resource, verb), why)| {
+            let why = why?;
+            Some(format!("permission to {verb} {resource} is missing: {why}"))
+        });
         missing.collect()
     }
 

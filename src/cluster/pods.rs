@@ -1,15 +1,17 @@
-//! The requests about Pods.
+//! The requests about Pods and DaemonSets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use http::Request;
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, LocalVolumeSource, PersistentVolume, PersistentVolumeClaimVolumeSource,
     Pod as FullPod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -128,6 +130,34 @@ impl Cluster {
         self.pods(None, params, |_| true).await
     }
 
+    /// Reads a DaemonSet's metadata.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn daemon_set(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, ApiError> {
+        let api: Api<DaemonSet> = Api::namespaced(self.client.clone(), namespace);
+        let found = self.find("daemonsets.apps", api.get_metadata_opt(name));
+        Ok(found.await?.map(|set| set.metadata))
+    }
+
+    /// Reads `/status` of a provisioner, `namespace/name`, through the API server. The API server connects to the
+    /// first port in the Pod's template.
+    ///
+    /// # Errors
+    /// [`ApiError`], also when the API server cannot reach the pod.
+    pub async fn provisioner_status(&self, pod: &str) -> Result<String, ApiError> {
+        let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/proxy/status");
+        let request = Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| ApiError::Failed(error.to_string()))?;
+        let answer = self.client.request_text(request);
+        self.limited("pods/proxy", "get", answer).await
+    }
+
     /// Adds the paths of the hostPath and local PVs whose claims these Pods of the node use. The `known` claims have
     /// other volumes.
     ///
@@ -142,11 +172,10 @@ impl Cluster {
         self.claimed.lock().retain(|(uid, _), _| uids.contains(uid));
         for pod in pods.iter_mut().filter(|pod| !pod.terminal) {
             for name in &pod.claims {
-                let (namespace, name) = (pod.namespace.clone(), name.clone());
                 let key = (pod.uid.clone(), name.clone());
                 let claim = ClaimRef {
-                    namespace,
-                    name,
+                    namespace: pod.namespace.clone(),
+                    name: name.clone(),
                     uid: None,
                 };
                 if known.contains(&claim) {
@@ -154,39 +183,33 @@ impl Cluster {
                 }
                 let cached = self.claimed.lock().get(&key).cloned();
                 let path = match cached {
-                    Some(path) => path,
-                    None => match self.path_of_claim(&claim).await? {
-                        Some(path) => {
-                            self.claimed.lock().insert(key, path.clone());
-                            path
-                        }
-                        None => continue,
+                    None => match self.path_of_claim(&claim).await {
+                        Err(ApiError::Forbidden { .. }) => None,
+                        found => found?,
                     },
+                    cached => cached,
                 };
-                pod.host_paths.extend(path);
+                if let Some(path) = path {
+                    pod.host_paths.extend(path.clone());
+                    self.claimed.lock().insert(key, path);
+                }
             }
         }
         Ok(())
     }
 
-    /// The path of the PV of a claim, if that has one. `None`: the claim is not bound, or the permission is missing.
+    /// The path of the PV of a claim, if that has one. `None`: the claim is not bound.
     async fn path_of_claim(&self, claim: &ClaimRef) -> Result<Option<Option<PathBuf>>, ApiError> {
-        let found = match self.claim(claim).await {
-            Err(ApiError::Forbidden { .. }) => return Ok(None),
-            found => found?,
-        };
-        let Some(volume) = found.and_then(|claim| claim.volume) else {
+        let Some(volume) = self.claim(claim).await?.and_then(|claim| claim.volume) else {
             return Ok(None);
         };
         let pvs: Api<PvSource> = Api::all(self.client.clone());
-        match self.limited(PVS, "get", pvs.get_opt(&volume)).await {
-            Err(ApiError::Forbidden { .. }) => Ok(None),
-            found => Ok(found?.map(|pv| {
-                let local = pv.spec.local.map(|local| local.path);
-                let path = pv.spec.host_path.map(|it| it.path).or(local);
-                path.map(PathBuf::from)
-            })),
-        }
+        let found = self.limited(PVS, "get", pvs.get_opt(&volume)).await?;
+        Ok(found.map(|PvSource { spec, .. }| {
+            let local = spec.local.map(|local| local.path);
+            let path = spec.host_path.map(|it| it.path).or(local);
+            path.map(PathBuf::from)
+        }))
     }
 }
 
@@ -196,10 +219,7 @@ fn view(pod: &Pod) -> PodView {
     let claim_of = |volume: &Volume| match &volume.persistent_volume_claim {
         Some(claim) => Some(claim.claim_name.clone()),
         // A generic ephemeral volume's claim is named after the Pod and the volume.
-        None => volume
-            .ephemeral
-            .as_ref()
-            .map(|_| format!("{name}-{}", volume.name)),
+        None => volume.ephemeral.map(|_| format!("{name}-{}", volume.name)),
     };
     let host_path_of = |volume: &Volume| Some(volume.host_path.as_ref()?.path.clone().into());
     let started = pod.status.start_time.as_ref();

@@ -34,10 +34,8 @@ pub fn run(dir: &Path, out: &mut dyn Write) -> Result<ExitCode> {
 
 fn table(keys: &impl Serialize) -> String {
     let rows = rows(keys).into_iter();
-    render(
-        ["  KEY", "VALUE"],
-        rows.map(|(key, value)| [format!("  {key}"), value]),
-    )
+    let rows = rows.map(|(key, value)| [format!("  {key}"), value]);
+    render(["  KEY", "VALUE"], rows)
 }
 
 #[cfg(test)]

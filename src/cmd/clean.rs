@@ -3,7 +3,6 @@
 //! It decides by the provisioner's plan, inspects and wipes with the code of a cleanup, and never changes an object.
 //! Instead of the commit of a cleanup, the operator confirms by typing the volume's path.
 
-mod show;
 mod target;
 
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -16,9 +15,16 @@ use tokio::task::spawn_blocking;
 use super::cleaner;
 use super::run::{UsageError, stop_signal};
 use crate::args::{Args, Clean, Environment};
+use crate::cleanup::volume::Opened;
+use crate::log::printable;
 use crate::types::MountPath;
+use crate::wipe::device::Disk;
+use crate::wipe::pace::amount;
 use crate::wipe::progress::Progress;
+use crate::wipe::signature;
 use target::{Finder, Target};
+
+const QUESTION: &[u8] = b"\nAll data in it will be lost. To go on, type its path: ";
 
 /// Inspects the volume, shows it, asks for confirmation, inspects it again, and cleans it.
 ///
@@ -37,9 +43,10 @@ pub async fn command(
         return Ok(ExitCode::SUCCESS);
     }
     let progress = Progress::default();
-    let path = target.path.clone();
-    let wipe = Box::pin(target.wipe(&progress));
-    let took = cleaner::finish(&path, &progress, stop_signal()?, wipe).await?;
+    let (path, opened, trim) = (&target.path, target.opened, target.class.trim);
+    let pv = target.pv.map_or_else(String::new, |pv| pv.name);
+    let wipe = opened.clean(&pv, &target.method, trim, target.mark, &progress);
+    let took = cleaner::finish(path, &progress, stop_signal()?, Box::pin(wipe)).await?;
     // The volume is clean even if the output is closed.
     let _ = writeln!(out, "Cleaned {path} in {took}.");
     Ok(ExitCode::SUCCESS)
@@ -59,19 +66,20 @@ async fn confirmed(
         "there is no terminal for the question; check with --dry-run first, then use --yes"
     );
     let target = finder.open().await?;
-    show::write(&target, out)?;
+    show(&target, out)?;
     if request.dry_run {
         writeln!(out, "\nDry run: nothing was touched.")?;
     }
     if !asks {
         return Ok(target);
     }
-    let (path, shown) = (target.path.clone(), target.identity().clone());
+    let path = target.path.clone();
+    let shown = target.opened.candidate.identity.clone();
     // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
     drop(target);
     confirm(&path).await?;
     let target = finder.open().await?;
-    let found = target.identity();
+    let found = &target.opened.candidate.identity;
     ensure!(
         *found == shown,
         "what is at {path} changed before the answer: it was {shown}, and is now {found}"
@@ -79,15 +87,47 @@ async fn confirmed(
     Ok(target)
 }
 
+/// Writes the properties of the volume and how it will be cleaned.
+fn show(target: &Target, out: &mut (dyn Write + Send)) -> Result<()> {
+    let pv = match &target.pv {
+        Some(pv) => format!("{} ({:?})", pv.name, pv.phase),
+        None => "none".into(),
+    };
+    let mut rows = vec![("class", target.class.name.clone()), ("pv", pv)];
+    match &target.opened.volume {
+        Opened::Filesystem(root) => {
+            let mount = root.mount();
+            let source = mount.source.to_string_lossy();
+            rows.push(("is", format!("{} of {source}", mount.fs_type)));
+        }
+        Opened::Device(device) => {
+            let real = target.path.as_path().canonicalize()?;
+            rows.push(("is", format!("the block device {}", real.display())));
+            let progress = Progress::default();
+            let found = signature::find(Disk::new(device.file(), device.size(), &progress))?;
+            let holds = found.unwrap_or_else(|| "no known signature".into());
+            rows.push(("holds", holds));
+        }
+    }
+    rows.extend([
+        ("size", amount(target.opened.candidate.capacity)),
+        ("identity", target.opened.candidate.identity.to_string()),
+        ("will be", format!("cleaned by {}", target.method)),
+    ]);
+    writeln!(out, "{}", printable(&target.path.to_string()))?;
+    for (key, value) in rows {
+        writeln!(out, "  {key:<8}  {}", printable(&value))?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
 /// Requires the operator to type the path, which cannot be confirmed by habit.
 async fn confirm(path: &MountPath) -> Result<()> {
     let answer = spawn_blocking(|| {
         // Discards input that was typed before the question.
         tcflush(io::stdin(), FlushArg::TCIFLUSH)?;
-        write!(
-            io::stderr(),
-            "\nAll data in it will be lost. To go on, type its path: "
-        )?;
+        io::stderr().write_all(QUESTION)?;
         let mut answer = Vec::new();
         io::stdin().lock().read_until(b'\n', &mut answer)?;
         io::Result::Ok(answer)

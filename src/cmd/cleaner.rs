@@ -22,11 +22,11 @@ pub struct Interrupted(String);
 ///
 /// # Errors
 /// [`Interrupted`], or another error with the cause. The volume is not clean.
-pub async fn finish(
+pub async fn finish<T>(
     path: &MountPath,
     progress: &Progress,
     stopped: impl Future<Output = &'static str>,
-    wipe: impl Future<Output = Result<(), Failure>>,
+    wipe: impl Future<Output = Result<T, Failure>>,
 ) -> Result<String> {
     let begun = Instant::now();
     let mut ticks = interval_at(begun + PROGRESS_LOG_PERIOD, PROGRESS_LOG_PERIOD);
@@ -43,11 +43,10 @@ pub async fn finish(
             _ = ticks.tick() => tracing::info!("cleaning goes on: {}", progress.pace(begun.elapsed())),
         }
     };
-    let so_far = progress.pace(begun.elapsed());
+    let elapsed = begun.elapsed();
+    let so_far = progress.pace(elapsed);
     match end {
-        Ok(()) => Ok(duration::format(Duration::from_secs(
-            begun.elapsed().as_secs(),
-        ))),
+        Ok(_) => Ok(duration::format(Duration::from_secs(elapsed.as_secs()))),
         Err(failure) if failure == WipeError::Cancelled.into() => bail!(Interrupted(format!(
             "interrupted ({so_far}); {path} is half cleaned, and the rest can still be read: run this again, it starts from the beginning"
         ))),

@@ -65,15 +65,11 @@ pub(super) async fn survey(
     jobs: &[JobView],
 ) -> Plan {
     let taken = pvs.iter().filter_map(|pv| pv.path().cloned()).collect();
-    let mut inventory = Inventory::new(
-        Arc::new(LocalDisks::new(StateDir::default(), None)),
-        Arc::default(),
-        SCAN_TIMEOUT,
-    );
+    let disks = Arc::new(LocalDisks::new(StateDir::default(), None));
+    let mut inventory = Inventory::new(disks, Arc::default(), SCAN_TIMEOUT);
     inventory.serve(&settings.config.classes);
     inventory.set_taken(&taken);
     inventory.settle(SCAN_TIMEOUT).await;
-    let observed = inventory.observe().classes;
     let jobs = jobs.iter().map(|job| (job.name.clone(), job.clone()));
     let assumed = Some(StorageClassView::from(&StorageClass::default()));
     let names = settings.config.classes.keys().cloned();
@@ -83,7 +79,7 @@ pub(super) async fn survey(
         jobs: jobs.collect(),
         date: jiff::Timestamp::now(),
         storage_classes: names.map(|name| (name, assumed.clone())).collect(),
-        observed,
+        observed: inventory.observe().classes,
         missing_limit: Duration::MAX,
         ..Snapshot::default()
     };

@@ -39,10 +39,9 @@ pub async fn run(job: args::Job) -> Result<ExitCode> {
 }
 
 async fn clean(job: &args::Job, method: &Method, progress: &Progress) -> Result<(), Failure> {
-    // The provisioner may have closed the device only just now, so udev may still have it open.
     let expected = job.clone();
-    let inspection = move || open(&expected);
-    let opened = open_when_free(PROBE_TIMEOUT, progress, inspection).await;
+    // The provisioner may have closed the device only just now, so udev may still have it open.
+    let opened = open_when_free(PROBE_TIMEOUT, progress, move || open(&expected)).await;
     let opened = opened.map_err(|why| {
         let text = format!("{why}; nothing was touched");
         Failure::new(reasons::VOLUME_FAILED_DELETE, text)

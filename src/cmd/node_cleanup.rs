@@ -1,6 +1,6 @@
 //! `node-cleanup`: runs once per cluster and cleans up after nodes that are gone.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::run::{SHUTDOWN_TIMEOUT, UsageError, client_of, infer, listen, own_pod, stop_signal};
+use super::run::{
+    SHUTDOWN_TIMEOUT, UsageError, client_of, infer, kubeconfig_error, listen, own_pod, stop_signal,
+};
 use crate::args::{Args, Environment, NodeCleanup};
 use crate::cluster::Cluster;
 use crate::metrics::Metrics as SharedMetrics;
 use crate::node_cleanup::controller::Controller;
-use crate::node_cleanup::executor::Executor;
 use crate::node_cleanup::metrics::Metrics;
-use crate::node_cleanup::report::Report;
 use crate::node_cleanup::watches::View;
-use crate::report::Reporter;
+use crate::report::{Notices, Reporter};
 use crate::server::routes;
 
 /// The name of the reporting instance, and of the pod if its name is unknown.
@@ -57,15 +57,13 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     let (synced, shown, asked) = (metrics.clone(), metrics.clone(), cluster.clone());
     let is_synced = move || {
         let error = "Nodes and PersistentVolumes are not listed yet";
-        let is_synced = synced.is_synced();
+        let is_synced = synced.synced.get() != 0;
         is_synced.then_some(()).ok_or_else(|| error.to_owned())
     };
     let gather = move || shown.gather(&asked.metrics, &asked.permissions);
     let app = routes(&program.metrics_path, is_alive, is_synced, gather);
     let served = axum::serve(listener, app);
 
-    let pod = own_pod(&environment, NAME);
-    let reporter = Reporter::new(&cluster, NAME, pod);
     tracing::info!(
         delay = ?args.pvc_deletion_delay,
         requests_per_second = args.requests_per_second,
@@ -77,19 +75,17 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     let period = Duration::from_secs(1) / u32::from(args.requests_per_second.get());
     let mut requests = interval(period);
     requests.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let executor = Executor {
+    let mut controller = Controller {
         cluster: cluster.clone(),
-        reporter: reporter.clone(),
+        reporter: Reporter::new(&cluster, NAME, own_pod(&environment, NAME)),
         metrics,
         args: args.clone(),
         requests,
-        confirmed: HashMap::new(),
-    };
-    let controller = Controller {
-        executor,
         heartbeat,
+        confirmed: HashMap::new(),
         memories: HashMap::new(),
-        report: Report::default(),
+        unclear: BTreeMap::new(),
+        permissions: Notices::default(),
     };
     tokio::select! {
         () = controller.run(&view) => {}
@@ -97,7 +93,7 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
         served = served.into_future() => return served.context("the HTTP server ended"),
         name = stop_signal()? => tracing::info!("{name}: stopping"),
     }
-    reporter.flush(SHUTDOWN_TIMEOUT).await;
+    controller.reporter.flush(SHUTDOWN_TIMEOUT).await;
     Ok(())
 }
 
@@ -106,11 +102,8 @@ async fn config(args: &NodeCleanup) -> Result<Config> {
     let mut config = match &args.kubeconfig {
         None => infer().await?,
         Some(path) => from_file(path).await.map_err(|error| {
-            UsageError(format!(
-                "--kubeconfig {}: {}",
-                path.display(),
-                super::run::kubeconfig_error(&error)
-            ))
+            let cause = kubeconfig_error(&error);
+            UsageError(format!("--kubeconfig {}: {cause}", path.display()))
         })?,
     };
     if let Some(url) = &args.kube_api_endpoint {

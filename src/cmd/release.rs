@@ -9,9 +9,8 @@
 //! It releases the PVs of one node, or those that name one DaemonSet's installation. While something is left of the
 //! DaemonSet, and after a transient error or a conflict, it runs another pass.
 
-mod running;
-
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,7 +26,7 @@ use super::table::or_dash;
 use crate::args::Release;
 use crate::cluster::{ApiError, Cluster, PodView};
 use crate::errors::chain;
-use crate::names::{ANNOTATION_INSTALLATION, FINALIZER, LABEL_HOSTNAME};
+use crate::names::{ANNOTATION_INSTALLATION, FINALIZER, LABEL_HOSTNAME, LABEL_JOB_PV_UID};
 use crate::plan::verdict::{Due, due, may_be_wiped, without_ours};
 use crate::view::{Phase, PvView};
 
@@ -160,26 +159,23 @@ impl Releaser {
         };
         let (mut free, mut is_clean) = (Vec::new(), true);
         for pv in &pvs {
-            let Some(why) = unclean(pv) else {
-                free.push(pv);
-                continue;
-            };
-            let data = data(pv);
             let abandon = self.args.abandon_unmarked;
-            if pv.offer.is_some() && (abandon || !may_be_wiped(pv)) {
-                writeln!(
-                    out,
-                    "MARKED: {data}: {why}; this program does not offer it."
-                )?;
-                free.push(pv);
-            } else if abandon {
-                // Before the write, whose response may be lost.
-                writeln!(out, "ABANDONED: {data}: {why}; its next user can read it.")?;
-                free.push(pv);
-            } else {
-                writeln!(out, "UNCLEAN: {data}: {why}; {HOW_TO_PROCEED}.")?;
-                is_clean = false;
+            if let Some(why) = unclean(pv) {
+                let (is_kept, word, then) = match pv.offer {
+                    Some(_) if abandon || !may_be_wiped(pv) => {
+                        (false, "MARKED", "this program does not offer it")
+                    }
+                    // Before the write, whose response may be lost.
+                    _ if abandon => (false, "ABANDONED", "its next user can read it"),
+                    _ => (true, "UNCLEAN", HOW_TO_PROCEED),
+                };
+                writeln!(out, "{word}: {}: {why}; {then}.", data(pv))?;
+                if is_kept {
+                    is_clean = false;
+                    continue;
+                }
             }
+            free.push(pv);
         }
         self.release(&free, out).await?;
         Ok(ExitCode::from(u8::from(!is_clean)))
@@ -246,6 +242,47 @@ impl Releaser {
             )));
         }
         Ok(false)
+    }
+
+    /// Deletes the cleaning Jobs of these PVs, whose Pods are deleted first.
+    ///
+    /// # Errors
+    /// [`Left`] with what is left of them.
+    async fn end_jobs(&self, namespace: &str, pvs: &[PvView]) -> Result<()> {
+        let uids: BTreeSet<_> = pvs.iter().map(|pv| pv.uid.as_str()).collect();
+        let is_ours = |uid: Option<&String>| uid.is_some_and(|uid| uids.contains(uid.as_str()));
+        let jobs = self.cluster.list_jobs(namespace, LABEL_JOB_PV_UID).await;
+        let mut jobs = jobs.map_err(api("listing the cleaning Jobs"))?;
+        jobs.retain(|job| is_ours(job.pv_uid.as_ref()));
+        for job in jobs.iter().filter(|job| !job.deleting) {
+            self.ensure_gone().await?;
+            let deleted = self.cluster.delete_job(namespace, job).await;
+            deleted.map_err(api(format!("deleting Job {namespace}/{}", job.name)))?;
+        }
+        let of_jobs = |pod: &PodView| is_ours(pod.job_pv_uid.as_ref());
+        self.ensure_ended(namespace, of_jobs).await?;
+        let count = jobs.len();
+        ensure!(
+            count == 0,
+            Left(format!("{count} cleaning Jobs are being deleted"))
+        );
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`Left`] with the running Pods, which the garbage collector deletes after the DaemonSet or the Job.
+    async fn ensure_ended(&self, namespace: &str, is_one: impl Fn(&PodView) -> bool) -> Result<()> {
+        let is_left = |pod: &PodView| !pod.terminal && is_one(pod);
+        let all = ListParams::default();
+        let pods = self.cluster.pods(Some(namespace), all, is_left).await;
+        let pods = pods.map_err(api("looking for the Pods of the DaemonSet and its Jobs"))?;
+        let Some(first) = pods.first() else {
+            return Ok(());
+        };
+        let (count, name, node) = (pods.len(), &first.name, &first.node);
+        bail!(Left(format!(
+            "{count} Pods of the DaemonSet or its Jobs are left, such as {name} on {node}"
+        )))
     }
 
     /// Ensures that the node or the DaemonSet is gone. An existing node has its data, and a provisioner that would add

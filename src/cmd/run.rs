@@ -142,14 +142,10 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             send.send_replace(Some(Arc::new(reading)));
             woken.notify_one();
         };
-        tokio::spawn(config::watch(
-            args.config.clone(),
-            files.clone(),
-            args.config_sync_period,
-            notify,
-        ));
+        let (dir, period) = (args.config, args.config_sync_period);
+        tokio::spawn(config::watch(dir.clone(), files.clone(), period, notify));
         let reloads = Reloads {
-            dir: args.config.clone(),
+            dir,
             readings,
             in_force: files,
             shown: Shown::at_start(&settings.config),

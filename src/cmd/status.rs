@@ -117,11 +117,9 @@ async fn through_api_server(request: &Status) -> Result<Vec<Answer>> {
 async fn ask_pod(cluster: &Cluster, pod: PodView) -> Answer {
     let asked = async { document(&cluster.provisioner_status(&pod.name).await?) };
     let document = asked.await.unwrap_or_else(|error: Error| {
-        let why = format!(
-            "{} (docs/status.md has the permissions and the causes)",
-            chain(error.as_ref())
-        );
-        let not_ready = format!("pod {}: {why}", pod.name);
+        let (name, why) = (&pod.name, chain(error.as_ref()));
+        let not_ready =
+            format!("pod {name}: {why} (docs/status.md has the permissions and the causes)");
         json!({ "node": pod.node, "ready": false, "notReady": [not_ready] })
     });
     Answer {
@@ -133,15 +131,11 @@ async fn ask_pod(cluster: &Cluster, pod: PodView) -> Answer {
 
 fn text(request: &Status, answers: &[Answer]) -> Result<String> {
     // `--all` shows a list even for one node.
-    let only = answers
-        .first()
-        .filter(|_| answers.len() == 1 && !request.all);
-    let only = only.map(|answer| &answer.document);
-    match (request.output, only) {
-        (OutputFormat::Table, Some(document)) => Ok(show::node(document)),
-        (OutputFormat::Table, None) => Ok(show::nodes(answers)),
-        (format, Some(document)) => structured(format, document),
-        (format, None) => structured(format, &json!({ "nodes": answers })),
+    match (request.output, answers) {
+        (OutputFormat::Table, [only]) if !request.all => Ok(show::node(&only.document)),
+        (OutputFormat::Table, _) => Ok(show::nodes(answers)),
+        (format, [only]) if !request.all => structured(format, &only.document),
+        (format, _) => structured(format, &json!({ "nodes": answers })),
     }
 }
 

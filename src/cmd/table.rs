@@ -6,8 +6,6 @@ use serde_json::Value;
 use crate::args::OutputFormat;
 use crate::log::printable;
 
-const GAP: &str = "  ";
-
 /// Renders rows with aligned columns, below their heading.
 pub fn render<const COLUMNS: usize>(
     heading: [&str; COLUMNS],
@@ -21,10 +19,8 @@ pub fn render<const COLUMNS: usize>(
     });
     let line = |row: &[String; COLUMNS]| {
         let cells = row.iter().zip(widths);
-        let cells: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        format!("{}\n", cells.join(GAP).trim_end())
+        let cells = cells.map(|(cell, width)| format!("{cell:width$}  "));
+        cells.collect::<String>().trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
 }

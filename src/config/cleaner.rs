@@ -63,10 +63,8 @@ impl fmt::Display for Cleaner {
 /// Reads a command, which names a program.
 fn command<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let words = Vec::<String>::deserialize(from)?;
-    let has_program = words
-        .first()
-        .is_some_and(|program| !program.trim().is_empty());
-    has_program
-        .then_some(words)
-        .ok_or_else(|| D::Error::custom("no program"))
+    if words.first().is_none_or(|it| it.trim().is_empty()) {
+        return Err(D::Error::custom("no program"));
+    }
+    Ok(words)
 }

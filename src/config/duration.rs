@@ -36,11 +36,10 @@ pub fn format(duration: Duration) -> String {
 /// # Errors
 /// Those of [`parse`], and for zero.
 pub fn parse_positive(text: &str) -> Result<Duration, String> {
-    let duration = parse(text)?;
-    if duration.is_zero() {
-        return Err("it must be more than zero; leave it out for the default".into());
+    match parse(text)? {
+        Duration::ZERO => Err("it must be more than zero; leave it out for the default".into()),
+        duration => Ok(duration),
     }
-    Ok(duration)
 }
 
 pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>

@@ -1,5 +1,7 @@
 //! The known keys. An unknown key gives a warning with the most similar known one.
 
+use std::mem;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -50,15 +52,11 @@ impl Keys {
 
     /// A warning about a key that is not known.
     pub(super) fn unknown(&self, place: &str, name: &str) -> String {
-        let known = self
-            .0
-            .iter()
-            .map(|known| (strsim::jaro_winkler(name, known), known));
-        let nearest = known.max_by(|(a, _), (b, _)| a.total_cmp(b));
-        let meant = nearest
-            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
-            .map(|(_, known)| format!("; the nearest known key is {known}"))
-            .unwrap_or_default();
+        let similarity = |known: &&String| strsim::jaro_winkler(name, known);
+        let similar = self.0.iter().filter(|it| similarity(it) >= MIN_SIMILARITY);
+        let nearest = similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+        let meant = nearest.map(|known| format!("; the nearest known key is {known}"));
+        let meant = meant.unwrap_or_default();
         format!("{place}key {name:?} is unknown and ignored{meant}")
     }
 
@@ -70,15 +68,14 @@ impl Keys {
         warnings: &mut Vec<String>,
     ) -> Map<String, Value> {
         let mut known = Map::new();
-        for (name, value) in entries {
+        for (name, mut value) in entries {
             match self.find(&name) {
                 None => warnings.push(self.unknown(place, &name)),
                 Some(_) if value.is_null() || value == "" => {}
                 Some(key) => {
-                    let value = match Self::below(key).filter(|_| value.is_array()) {
-                        Some(keys) => keys.within(value, &format!("{place}{key}: "), warnings),
-                        None => value,
-                    };
+                    if let Some(keys) = Self::below(key).filter(|_| value.is_array()) {
+                        keys.within(&mut value, &format!("{place}{key}: "), warnings);
+                    }
                     known.insert(key.clone(), value);
                 }
             }
@@ -87,18 +84,18 @@ impl Keys {
     }
 
     /// [`Self::canonical`] for each map in a value.
-    fn within(&self, value: Value, place: &str, warnings: &mut Vec<String>) -> Value {
+    fn within(&self, value: &mut Value, place: &str, warnings: &mut Vec<String>) {
         match value {
             Value::Array(items) => items
-                .into_iter()
-                .map(|item| self.within(item, place, warnings))
-                .collect(),
-            Value::Object(entries) => self
-                .canonical(entries, place, warnings)
-                .into_iter()
-                .map(|(key, value)| (key, self.within(value, place, warnings)))
-                .collect(),
-            other => other,
+                .iter_mut()
+                .for_each(|it| self.within(it, place, warnings)),
+            Value::Object(entries) => {
+                *entries = self.canonical(mem::take(entries), place, warnings);
+                entries
+                    .values_mut()
+                    .for_each(|it| self.within(it, place, warnings));
+            }
+            _ => {}
         }
     }
 }

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
 
+use educe::Educe;
 use k8s_openapi::api::core::v1::Toleration;
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -50,7 +51,8 @@ pub const DEFAULT_TAINT_KEY: &str = "sig-storage-local-static-provisioner/agent-
 /// A valid configuration. Each field has the key, default and meaning of the ConfigMap; keys are matched without
 /// regard to case.
 #[serde_as]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Educe, PartialEq, Serialize, Deserialize)]
+#[educe(Default)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -85,6 +87,7 @@ pub struct Config {
     #[serde(deserialize_with = "text::flag")]
     pub remove_node_not_ready_taint: bool,
     /// `provisionerNotReadyNodeTaintKey` (default [`DEFAULT_TAINT_KEY`]): the key of that taint.
+    #[educe(Default = DEFAULT_TAINT_KEY.into())]
     pub provisioner_not_ready_node_taint_key: String,
     /// `pauseCleaning` (default false): no new cleanup starts. Also true when the value cannot be read, so
     /// that data is kept.
@@ -95,30 +98,10 @@ pub struct Config {
     #[serde(deserialize_with = "text::flag")]
     pub protect_released_data: bool,
     /// `maxConcurrentCleanups` (default 4, at most 65535): volumes cleaned at the same time.
+    #[educe(Default = const { NonZero::new(4).unwrap() })]
     #[serde_as(as = "DisplayFromStr")]
     pub max_concurrent_cleanups: NonZero<u16>,
     /// `logLevel` (default none): the log's level; none is that of the command line.
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub log_level: Option<LevelFilter>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            classes: BTreeMap::new(),
-            node_labels_for_pv: Vec::new(),
-            labels_for_pv: BTreeMap::new(),
-            use_alpha_api: false,
-            use_job_for_cleaning: false,
-            job_tolerations: Vec::new(),
-            use_node_name_only: false,
-            set_pv_owner_ref: false,
-            remove_node_not_ready_taint: false,
-            provisioner_not_ready_node_taint_key: DEFAULT_TAINT_KEY.into(),
-            pause_cleaning: false,
-            protect_released_data: false,
-            max_concurrent_cleanups: const { NonZero::new(4).unwrap() },
-            log_level: None,
-        }
-    }
 }

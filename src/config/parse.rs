@@ -20,12 +20,12 @@ const TOLERATIONS: &str = "jobTolerations";
 /// The keys of which a class has at most one.
 const CLEANERS: [&str; 2] = ["cleanMethod", "blockCleanerCommand"];
 /// The scripts of the Go provisioner's image, which are built in.
-const SCRIPTS: &str = "quick_reset.sh dd_zero.sh shred.sh blkdiscard.sh fsclean.sh";
+const SCRIPTS: &str = "/scripts/quick_reset.sh /scripts/dd_zero.sh /scripts/shred.sh /scripts/blkdiscard.sh /scripts/fsclean.sh";
 /// Keys that are true when their value cannot be read, so that data is kept.
 const TRUE_IN_DOUBT: [&str; 2] = ["pauseCleaning", "protectReleasedData"];
 
 /// The contents of a directory.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
     /// The valid part.
     pub config: Config,
@@ -73,37 +73,30 @@ pub fn from_files(files: &Files) -> Result<Loaded, String> {
     let mut values = Map::new();
     for (name, text) in files {
         // The value of an unknown key need not be YAML.
-        let value = match known.find(name) {
-            Some(key) => yaml::parse(text).map_err(|error| {
-                format!("the configuration key {key} is not valid YAML: {error}")
-            })?,
-            None => Value::Null,
-        };
-        values.insert(name.clone(), value);
+        let value = known.find(name).map(|key| {
+            yaml::parse(text)
+                .map_err(|error| format!("the configuration key {key} is not valid YAML: {error}"))
+        });
+        values.insert(name.clone(), value.transpose()?.into());
     }
     known.check_spellings(&values)?;
-    let mut warnings = Vec::new();
-    let mut values = known.canonical(values, "", &mut warnings);
+    let mut loaded = Loaded::default();
+    let mut values = known.canonical(values, "", &mut loaded.warnings);
     if let Some(tolerations) = values.get_mut(TOLERATIONS) {
         adapt_tolerations(tolerations);
     }
     let labels = values.get_mut(LABELS).and_then(Value::as_object_mut);
-    warnings.extend(labels.and_then(adapt_labels));
-    let mut faults = Vec::new();
-    let classes = read_classes(values.remove(CLASSES), &mut warnings, &mut faults);
-    let config = Config {
+    loaded.warnings.extend(labels.and_then(adapt_labels));
+    let classes = read_classes(values.remove(CLASSES), &mut loaded);
+    loaded.warnings.extend(class_warnings(&classes));
+    loaded.config = Config {
         classes,
-        ..read_others(values, &mut faults)
+        ..read_others(values, &mut loaded.faults)
     };
-    if config.use_alpha_api {
+    if loaded.config.use_alpha_api {
         return Err(ALPHA_API.into());
     }
-    warnings.extend(class_warnings(&config.classes));
-    Ok(Loaded {
-        config,
-        faults,
-        warnings,
-    })
+    Ok(loaded)
 }
 
 /// A number is read from its text everywhere but in the type of the API.
@@ -130,29 +123,25 @@ fn adapt_labels(labels: &mut Map<String, Value>) -> Option<String> {
 }
 
 /// The classes without a fault.
-fn read_classes(
-    value: Option<Value>,
-    warnings: &mut Vec<String>,
-    faults: &mut Vec<Fault>,
-) -> BTreeMap<String, Arc<Class>> {
+fn read_classes(value: Option<Value>, loaded: &mut Loaded) -> BTreeMap<String, Arc<Class>> {
     let value = value.unwrap_or_else(|| json!({}));
     let values: Map<String, Value> = read(&value, CLASSES).unwrap_or_else(|message| {
         let class = None;
-        faults.push(Fault { class, message });
+        loaded.faults.push(Fault { class, message });
         Map::new()
     });
     if values.is_empty() {
         let text = "no class is configured, so no volume is offered: add one to storageClassMap";
-        warnings.push(text.to_owned());
+        loaded.warnings.push(text.to_owned());
     }
     let mut classes = BTreeMap::new();
     for (name, value) in values {
-        match read_class(&name, value, warnings) {
+        match read_class(&name, value, &mut loaded.warnings) {
             Ok(class) => drop(classes.insert(name, Arc::new(class))),
-            Err(message) => faults.push(Fault {
-                class: Some(name),
-                message,
-            }),
+            Err(message) => {
+                let class = Some(name);
+                loaded.faults.push(Fault { class, message });
+            }
         }
     }
     classes
@@ -200,20 +189,15 @@ pub(super) fn class_keys() -> Keys {
 
 /// The configuration without its classes. A key with a fault has its safe value.
 fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Config {
-    for (key, value) in &mut values {
-        if let Err(message) = check_other(key, value) {
-            faults.push(Fault {
-                class: None,
-                message,
-            });
-            *value = if TRUE_IN_DOUBT.contains(&key.as_str()) {
-                "true".into()
-            } else {
-                Value::Null
-            };
-        }
-    }
-    values.retain(|_, value| !value.is_null());
+    values.retain(|key, value| {
+        let Err(message) = check_other(key, value) else {
+            return true;
+        };
+        let class = None;
+        faults.push(Fault { class, message });
+        *value = "true".into();
+        TRUE_IN_DOUBT.contains(&key.as_str())
+    });
     // Cannot fail: each key was read alone.
     read(&values.into(), "").unwrap_or_default()
 }
@@ -237,16 +221,19 @@ fn class_warnings(classes: &BTreeMap<String, Arc<Class>>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut rest = classes.values();
     while let Some(a) = rest.next() {
-        if a.volume_mode == VolumeMode::Block && is_quick_reset(&a.cleaner) {
+        let cleaner = a.cleaner.to_string();
+        let program = cleaner.split(' ').next().unwrap_or_default();
+        let is_quick = program == "quick" || Path::new(program).ends_with("quick_reset.sh");
+        if a.volume_mode == VolumeMode::Block && is_quick {
             warnings.push(format!(
                 "class {:?} hands out raw devices that are cleaned by a quick reset: without a discard, the next tenant can read old data; to prevent that, set cleanMethod to auto",
                 a.name
             ));
         }
-        let own = [fs_type_warning(a), missing_program(a)]
-            .into_iter()
-            .flatten();
-        warnings.extend(own.map(|text| format!("class {:?}: {text}", a.name)));
+        let own = [fs_type_warning(a), missing_program(program)];
+        for text in own.into_iter().flatten() {
+            warnings.push(format!("class {:?}: {text}", a.name));
+        }
         for b in rest.clone() {
             let names = format!("classes {:?} and {:?}", a.name, b.name);
             if a.host_dir.is_within(&b.host_dir) || b.host_dir.is_within(&a.host_dir) {
@@ -278,16 +265,7 @@ fn fs_type_warning(class: &Class) -> Option<String> {
 }
 
 /// A warning about a cleaner that is neither built in nor a file here.
-fn missing_program(class: &Class) -> Option<String> {
-    let text = class.cleaner.to_string();
-    let program = text.split(' ').next().filter(|it| it.starts_with('/'))?;
-    let script = program.strip_prefix("/scripts/").unwrap_or_default();
-    let is_here = SCRIPTS.split(' ').any(|it| it == script) || Path::new(program).exists();
-    (!is_here).then(|| format!("blockCleanerCommand needs {program}, which is not here; add it to the image, or write cleanMethod: auto"))
-}
-
-fn is_quick_reset(cleaner: &Cleaner) -> bool {
-    let text = cleaner.to_string();
-    let program = text.split(' ').next().unwrap_or_default();
-    program == "quick" || Path::new(program).ends_with("quick_reset.sh")
+fn missing_program(program: &str) -> Option<String> {
+    let is_here = SCRIPTS.split(' ').any(|it| it == program) || Path::new(program).exists();
+    (program.starts_with('/') && !is_here).then(|| format!("blockCleanerCommand needs {program}, which is not here; add it to the image, or write cleanMethod: auto"))
 }

@@ -4,26 +4,24 @@
 //! negates (`!` does not), a backslash escapes, `*` does not match a slash. The `glob` and `globset` crates differ.
 //! So each glob is translated into a regular expression. `tests::agrees_with_go` has the results of Go.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::str::FromStr;
 
-use regex::Regex;
+use educe::Educe;
+use regex::RegexSet;
 
 /// One or more shell globs, separated by commas; a name matches when one of them does.
 ///
 /// `*` is any run of characters, `?` any one, `[a-z]` one of a set, `[^a-z]` one not of the set,
 /// `\x` the character `x` itself. A comma always separates, even behind a backslash or in a set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Educe)]
+#[educe(Default, PartialEq)]
 pub struct NamePattern {
+    #[educe(Default = "*")]
     text: String,
     /// Without any, every name matches.
-    globs: Vec<Regex>,
-}
-
-impl PartialEq for NamePattern {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
+    #[educe(PartialEq(ignore))]
+    globs: RegexSet,
 }
 
 impl FromStr for NamePattern {
@@ -35,10 +33,9 @@ impl FromStr for NamePattern {
     /// For a faulty glob, and if there is none.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let globs = text.split(',').map(str::trim).filter(|it| !it.is_empty());
-        let globs: Vec<_> = globs
-            .map(compile)
-            .collect::<Option<_>>()
-            .ok_or("a faulty glob")?;
+        let regexes: Option<Vec<_>> = globs.map(translate).collect();
+        let globs = regexes.and_then(|it| RegexSet::new(it).ok());
+        let globs = globs.ok_or("a faulty glob")?;
         if globs.is_empty() {
             return Err("no glob");
         }
@@ -50,17 +47,7 @@ impl FromStr for NamePattern {
 impl NamePattern {
     /// Whether an entry of this name belongs to the class.
     pub fn matches(&self, name: &str) -> bool {
-        self.globs.is_empty() || self.globs.iter().any(|glob| glob.is_match(name))
-    }
-}
-
-impl Default for NamePattern {
-    /// `*`: every entry.
-    fn default() -> Self {
-        Self {
-            text: "*".into(),
-            globs: Vec::new(),
-        }
+        self.globs.is_empty() || self.globs.is_match(name)
     }
 }
 
@@ -72,7 +59,7 @@ impl fmt::Display for NamePattern {
 
 /// Translates one glob. Entry names have no `/`, but it is treated as in Go. Go refuses an unescaped `-` at an end of
 /// a set, and ignores a reversed range; here it is the other way round.
-fn compile(glob: &str) -> Option<Regex> {
+fn translate(glob: &str) -> Option<String> {
     let (mut chars, mut in_set) = (glob.chars().peekable(), false);
     let mut regex = String::from("^");
     while let Some(c) = chars.next() {
@@ -81,33 +68,32 @@ fn compile(glob: &str) -> Option<Regex> {
             ('?', false) => regex.push_str("[^/]"),
             ('[', false) => {
                 in_set = true;
-                let negated = chars.next_if_eq(&'^').is_some();
-                regex.push_str(if negated { "[^" } else { "[" });
+                regex.push(c);
+                regex.extend(chars.next_if_eq(&'^'));
             }
-            (']', true) => {
-                in_set = false;
-                regex.push(']');
+            ('-' | ']', true) => {
+                in_set = c == '-';
+                regex.push(c);
             }
-            ('-', true) => regex.push('-'),
             _ => {
                 let literal = if c == '\\' { chars.next()? } else { c };
-                // Writing to a String cannot fail.
-                let _ = write!(regex, "\\x{{{:x}}}", u32::from(literal));
+                regex.push_str(&regex::escape(literal.encode_utf8(&mut [0; 4])));
             }
         }
     }
-    Regex::new(&(regex + "$")).ok()
+    Some(regex + "$")
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use regex::Regex;
 
     use super::*;
 
     /// The result of one glob, which may be empty or begin or end with blanks.
     fn answer(glob: &str, name: &str) -> Option<bool> {
-        Some(compile(glob)?.is_match(name))
+        Some(Regex::new(&translate(glob)?).ok()?.is_match(name))
     }
 
     /// Pattern, name, and what Go 1.26's `filepath.Match` says (`None`: `ErrBadPattern`).

@@ -20,13 +20,13 @@ fn dirs(class: &Class) -> (PathBuf, PathBuf) {
 impl Shown {
     /// The pairs of the first configuration, which the container's mounts were created for.
     pub fn at_start(config: &Config) -> Self {
-        Self(config.classes.values().map(|class| dirs(class)).collect())
+        let classes = config.classes.values();
+        Self(classes.map(|class| dirs(class)).collect())
     }
 
     /// Adds the pairs of a configuration that takes effect.
     pub fn learn(&mut self, config: &Config) {
-        self.0
-            .extend(config.classes.values().map(|class| dirs(class)));
+        self.0.extend(Self::at_start(config).0);
     }
 
     /// Checks that a configuration does not contradict the known pairs.
@@ -35,34 +35,27 @@ impl Shown {
     /// For the first class whose `hostDir` is not mounted at its `mountDir`.
     pub fn suits(&self, config: &Config) -> Result<(), String> {
         for class in config.classes.values() {
-            let dirs = dirs(class);
-            let contradiction = self.contradiction(&dirs);
-            if let Some((mount, host)) = contradiction.filter(|_| !self.0.contains(&dirs)) {
+            if let Some((mount, host)) = self.contradiction(&dirs(class)) {
+                let (mount_dir, host_dir) = (&class.mount_dir, &class.host_dir);
+                let (mount, host) = (mount.display(), host.display());
                 return Err(format!(
-                    "class {:?}: mountDir {} cannot be the host's {}, since the first configuration had the host's {} at {}, and a container's mounts never change: replace the pod (delete it)",
-                    class.name,
-                    class.mount_dir,
-                    class.host_dir,
-                    host.display(),
-                    mount.display()
+                    "class {:?}: mountDir {mount_dir} cannot be the host's {host_dir}, since the first configuration had the host's {host} at {mount}, and a container's mounts never change: replace the pod (delete it)",
+                    class.name
                 ));
             }
         }
         Ok(())
     }
 
-    fn contradiction(&self, (mount, host): &(PathBuf, PathBuf)) -> Option<&(PathBuf, PathBuf)> {
-        // The innermost mount hides the others.
-        let around = self.0.iter().filter(|(known, _)| mount.starts_with(known));
-        match around.max_by_key(|(known, _)| known.components().count()) {
-            Some(known) => {
-                let shown = mount
-                    .strip_prefix(&known.0)
-                    .map(|below| known.1.join(below));
-                (shown.as_ref() != Ok(host)).then_some(known)
-            }
+    fn contradiction(&self, dirs: &(PathBuf, PathBuf)) -> Option<&(PathBuf, PathBuf)> {
+        let (mount, host) = dirs;
+        // The innermost mount, which hides the others, is the last: a directory precedes those below it.
+        match self.0.iter().rfind(|(known, _)| mount.starts_with(known)) {
+            _ if self.0.contains(dirs) => None,
+            Some(it) if mount.strip_prefix(&it.0) == host.strip_prefix(&it.1) => None,
             // Outside of all mounts is the container's own filesystem.
             None => self.0.iter().find(|(known, _)| known.starts_with(mount)),
+            around => around,
         }
     }
 }

@@ -32,12 +32,11 @@ pub struct Reading {
 impl Reading {
     fn of(contents: &Result<Files, String>) -> Self {
         let loaded = contents.as_ref().map_err(Clone::clone).and_then(from_files);
-        let verdict = loaded.map_err(|error| vec![error]).and_then(|loaded| {
-            if loaded.faults.is_empty() {
-                return Ok(loaded);
-            }
-            Err(loaded.faults.iter().map(ToString::to_string).collect())
-        });
+        let verdict = match loaded {
+            Ok(loaded) if loaded.faults.is_empty() => Ok(loaded),
+            Ok(loaded) => Err(loaded.faults.iter().map(ToString::to_string).collect()),
+            Err(error) => Err(vec![error]),
+        };
         let files = contents.as_ref().ok().cloned();
         Self { files, verdict }
     }

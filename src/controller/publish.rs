@@ -134,7 +134,7 @@ impl Controller {
         for (name, class) in &self.settings.config.classes {
             let seen = snapshot.observed.get(name);
             let volumes = seen.into_iter().flat_map(Observation::volumes);
-            let bytes = volumes.map(|(_, candidate)| candidate.capacity as f64);
+            let bytes = volumes.map(|volume| volume.candidate.capacity as f64);
             let of_mode = [class.volume_mode.as_str()];
             let capacity = metrics.capacity_bytes.with_label_values(&of_mode);
             capacity.add(bytes.sum());

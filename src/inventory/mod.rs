@@ -22,12 +22,12 @@ use crate::host::identity::{GlobalIdentity, Identity};
 use crate::host::kubelet::PodMounts;
 use crate::host::mark::MarkFact;
 use crate::host::mounts::DeviceNumber;
-use crate::types::{SkipReason, VolumeMode};
+use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 pub use classes::{Inventory, Observed, Taken};
 pub use scanner::LocalDisks;
 pub use volume::Contents;
-pub(crate) use volume::Volume;
+pub(crate) use volume::Opened;
 
 /// The disks of a machine.
 pub trait Disks: Debug + Send + Sync {
@@ -45,7 +45,7 @@ pub trait Scanner: Debug + Send {
 }
 
 /// One class's discovery directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Its entries by name. One that is not UTF-8 is escaped, and the finding is a skip.
     pub entries: Arc<BTreeMap<String, Finding>>,
@@ -68,22 +68,20 @@ impl Observation {
         }
     }
 
-    /// The entries that are volumes, with their names.
-    pub fn volumes(&self) -> impl Iterator<Item = (&str, &Candidate)> {
-        self.entries
-            .iter()
-            .filter_map(|(name, finding)| match finding {
-                Finding::Volume(candidate) => Some((name.as_str(), &**candidate)),
-                Finding::Skipped(_) => None,
-            })
+    /// The entries that are volumes.
+    pub fn volumes(&self) -> impl Iterator<Item = &Arc<Volume>> {
+        self.entries.values().filter_map(|finding| match finding {
+            Finding::Volume(volume) => Some(volume),
+            Finding::Skipped(_) => None,
+        })
     }
 }
 
 /// What an entry is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// A volume that can be offered.
-    Volume(Box<Candidate>),
+    Volume(Arc<Volume>),
     /// Not a volume that can be offered.
     Skipped(Skip),
 }
@@ -113,6 +111,42 @@ impl Skip {
     pub fn gone(mut self) -> Self {
         self.gone = true;
         self
+    }
+}
+
+/// A volume that a scan has found. All steps of a plan share it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Volume {
+    /// Its class.
+    pub class: Arc<Class>,
+    /// Its entry in the directory of the class.
+    pub entry: String,
+    /// Its path on the host, which PVs name.
+    pub path: HostPath,
+    /// The same file in our mount namespace.
+    pub mount_path: MountPath,
+    /// What it is.
+    pub candidate: Candidate,
+}
+
+impl Volume {
+    /// The volume of an entry.
+    pub fn new(class: &Arc<Class>, entry: &str, candidate: Candidate) -> Self {
+        Self {
+            class: Arc::clone(class),
+            entry: entry.to_owned(),
+            path: class.host_dir.join(entry),
+            mount_path: class.mount_dir.join(entry),
+            candidate,
+        }
+    }
+
+    /// The same volume, as it is now.
+    pub fn now(&self, candidate: Candidate) -> Self {
+        Self {
+            candidate,
+            ..self.clone()
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
-use super::{Candidate, Skip, Volume};
+use super::{Candidate, Opened, Skip};
 
 /// Probes one entry. Its contents are read only if it is not taken: a volume with a PV may be in use. Opens only
 /// directories and block devices: opening a FIFO would block, and opening a tape would rewind it.
@@ -46,15 +46,15 @@ pub(super) fn probe(
     Ok(candidate)
 }
 
-fn open(class: &Class, path: &MountPath, machine: &Machine) -> Result<Volume, Skip> {
+fn open(class: &Class, path: &MountPath, machine: &Machine) -> Result<Opened, Skip> {
     let opened = if !file_type(path)?.is_dir() {
-        Device::open(path.as_path(), Access::Probe).map(Volume::Device)
+        Device::open(path.as_path(), Access::Probe).map(Opened::Device)
     } else if class.volume_mode == VolumeMode::Block {
         let class = &class.name;
         let text = format!("{path} is a directory, but class {class:?} has volumeMode Block");
         return Err(Skip::new(SkipReason::ModeMismatch, text));
     } else {
-        FsRoot::open(path.as_path(), &machine.mounts).map(Volume::Filesystem)
+        FsRoot::open(path.as_path(), &machine.mounts).map(Opened::Filesystem)
     };
     opened.map_err(|error| {
         let text = error.to_string();

@@ -26,7 +26,7 @@ use super::classes::Taken;
 use super::listing::Listing;
 use super::mount_watch::{Concern, MountWatch};
 use super::probe::probe;
-use super::{Disks, Finding, Observation, Scanner, Skip};
+use super::{Disks, Finding, Observation, Scanner, Skip, Volume};
 
 /// The timeout of the first entry that does not answer. A healthy one takes microseconds.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -152,8 +152,9 @@ impl DirScanner {
             fault,
         };
         // An unmount of one of these may free a device that is in use.
-        let in_use = observation.volumes().filter(|(_, it)| it.in_use.is_some());
-        let devices = in_use.flat_map(|(_, it)| it.footprint.devices());
+        let found = observation.volumes().map(|it| &it.candidate);
+        let in_use = found.filter(|it| it.in_use.is_some());
+        let devices = in_use.flat_map(|it| it.footprint.devices());
         let devices = devices.filter_map(|number| machine.sysfs.writable_through(*number).ok());
         let concern = Concern {
             dirs: [self.class.mount_dir.as_path().to_owned(), listing.real],
@@ -279,8 +280,9 @@ impl DirScanner {
                 let before = todo.len();
                 let probed = found.try_iter().zip(todo.by_ref());
                 entries.extend(probed.map(|(found, name)| {
-                    let volume = |candidate| Finding::Volume(Box::new(candidate));
-                    (name, found.map_or_else(Finding::Skipped, volume))
+                    let volume = |it| Volume::new(&self.class, &name, it);
+                    let found = found.map(|it| Finding::Volume(Arc::new(volume(it))));
+                    (name, found.unwrap_or_else(Finding::Skipped))
                 }));
                 // A thread that makes progress is not stuck.
                 if ended.is_ok() || todo.len() == before {

@@ -34,14 +34,14 @@ pub enum Contents {
 
 /// An open volume.
 #[derive(Debug)]
-pub(crate) enum Volume {
+pub(crate) enum Opened {
     /// The root directory of the filesystem that is mounted at the path.
     Filesystem(FsRoot),
     /// The device. A cleanup opens it exclusively.
     Device(Device),
 }
 
-impl Volume {
+impl Opened {
     /// Identifies it. `path` is where it is offered by a class.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ fn needs_header(mark: &Mark, identity: &Identity) -> bool {
     }
 }
 
-impl AsFd for Volume {
+impl AsFd for Opened {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Filesystem(root) => root.as_fd(),

@@ -1,52 +1,30 @@
 //! Carries out one step: fresh reads, then one write with the UID and the version of its object as preconditions.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use prometheus::Counter;
-use tokio::time::{Instant, Interval};
+use tokio::time::Instant;
 
-use super::metrics::Metrics;
-use super::plan::Step;
+use super::controller::Controller;
+use super::plan::{self, NodeIndex, Step};
 use super::volume::Volume;
 use super::watches::View;
-use crate::args::NodeCleanup;
-use crate::cluster::{ApiError, ClaimView, Cluster};
+use crate::cluster::{ApiError, ClaimView};
 use crate::names::ANNOTATION_PAUSED;
 use crate::plan::About;
 use crate::plan::verdict::without_ours;
-use crate::report::Reporter;
 use crate::view::{ClaimRef, Phase};
 
 /// How long the confirmation that a node is gone is valid for its other volumes.
 const CONFIRMATION_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Carries out steps.
-#[derive(Debug)]
-pub struct Executor {
-    /// The API server.
-    pub cluster: Cluster,
-    /// Publishes events.
-    pub reporter: Reporter,
-    /// The metrics.
-    pub metrics: Arc<Metrics>,
-    /// The classes, the delay and the limits.
-    pub args: NodeCleanup,
-    /// Ticks when the next request may be made. There are no bursts.
-    pub requests: Interval,
-    /// By label and name, when the API server last confirmed that no such Node exists.
-    pub confirmed: HashMap<(String, String), Instant>,
-}
-
-impl Executor {
+impl Controller {
     /// Carries out a step.
     ///
     /// # Errors
     /// An [`ApiError`] if a request failed or an object has changed: nothing was changed, or the response was lost.
     /// Another error if the API server does not confirm that the node is gone.
-    pub async fn execute(&mut self, step: Step, volume: &Volume, view: &View) -> Result<()> {
+    pub(super) async fn execute(&mut self, step: Step, volume: &Volume, view: &View) -> Result<()> {
         if step == Step::Announce {
             self.announce(volume).await;
             return Ok(());
@@ -62,24 +40,29 @@ impl Executor {
         };
         self.confirm_gone(volume, view).await?;
         let (cluster, metrics) = (&self.cluster, &self.metrics);
-        if let Some((claim, seen)) = claim {
-            let deleted = cluster.delete_claim(claim, &seen).await;
-            return count(
-                deleted,
-                &metrics.claim_deleted,
-                &metrics.claim_delete_failed,
-            );
-        }
         if step == Step::RemoveFinalizer {
             let others = without_ours(&volume.pv);
             cluster.remove_finalizer(&pv, &others).await?;
             metrics.finalizers_removed.inc();
             return Ok(());
         }
-        let phase = &[&*format!("{:?}", volume.pv.phase)];
-        let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
-        let [done, failed] = counters.map(|counter| counter.with_label_values(phase));
-        count(cluster.delete_pv(&pv).await.map(drop), &done, &failed)
+        let (result, [deleted, failed]) = if let Some((claim, seen)) = claim {
+            let counters = [&metrics.claim_deleted, &metrics.claim_delete_failed];
+            let deleted = cluster.delete_claim(claim, &seen).await;
+            (deleted, counters.map(Clone::clone))
+        } else {
+            let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
+            let phase = &[&*format!("{:?}", volume.pv.phase)];
+            let counters = counters.map(|counter| counter.with_label_values(phase));
+            (cluster.delete_pv(&pv).await.map(drop), counters)
+        };
+        // It has not failed if its object has changed.
+        match &result {
+            Ok(()) => deleted.inc(),
+            Err(error) if error.is_change() => {}
+            Err(_) => failed.inc(),
+        }
+        Ok(result?)
     }
 
     /// Publishes an event on the bound claim.
@@ -135,17 +118,10 @@ impl Executor {
             );
             self.confirmed.insert(key, asked);
         }
-        ensure!(view.is_gone(volume), "a Node has appeared meanwhile");
+        let nodes = view.nodes.borrow();
+        let is_gone = |nodes| plan::is_gone(volume, &NodeIndex::new(nodes)) == Ok(true);
+        let is_gone = nodes.as_ref().is_some_and(is_gone);
+        ensure!(is_gone, "a Node has appeared meanwhile");
         Ok(())
     }
-}
-
-/// Counts a deletion. It has not failed if its object has changed.
-fn count(done: Result<(), ApiError>, deleted: &Counter, failed: &Counter) -> Result<()> {
-    match &done {
-        Ok(()) => deleted.inc(),
-        Err(error) if error.is_change() => {}
-        Err(_) => failed.inc(),
-    }
-    Ok(done?)
 }

@@ -3,9 +3,8 @@
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, CounterVec, IntCounter, IntGauge, Registry,
-    register_counter_vec_with_registry as counter_vec, register_counter_with_registry as counter,
-    register_int_counter_with_registry as int_counter,
-    register_int_gauge_with_registry as int_gauge,
+    register_counter_vec_with_registry as CounterVec, register_counter_with_registry as Counter,
+    register_int_counter_with_registry as IntCounter, register_int_gauge_with_registry as IntGauge,
 };
 
 use crate::cluster::Permissions;
@@ -14,7 +13,7 @@ use crate::metrics::{Metrics as Shared, metrics};
 const PREFIX: &str = "local_volume_node_cleanup_";
 const SHARED_PREFIX: &str = "local_volume_provisioner_";
 /// The metrics that the provisioner shares, shown here under our prefix.
-pub const SHARED: [&str; 4] = [
+const SHARED: [&str; 4] = [
     "watch_restarts_total",
     "missing_permission",
     "events_failed_total",
@@ -22,32 +21,23 @@ pub const SHARED: [&str; 4] = [
 ];
 
 metrics! {
-    pv_deleted: CounterVec = counter_vec(&["phase"]),
-        "local_volume_node_cleanup_persistentvolume_delete_total",
+    pv_deleted: CounterVec(&["phase"]) = "local_volume_node_cleanup_persistentvolume_delete_total",
         "PersistentVolumes of nodes that are gone that were deleted.";
-    pv_delete_failed: CounterVec = counter_vec(&["phase"]),
-        "local_volume_node_cleanup_persistentvolume_delete_failed_total",
+    pv_delete_failed: CounterVec(&["phase"]) = "local_volume_node_cleanup_persistentvolume_delete_failed_total",
         "Deletions of PersistentVolumes that failed.";
-    claim_deleted: Counter = counter(),
-        "local_volume_node_cleanup_persistentvolumeclaim_delete_total",
+    claim_deleted: Counter() = "local_volume_node_cleanup_persistentvolumeclaim_delete_total",
         "Claims bound to volumes of nodes that are gone that were deleted.";
-    claim_delete_failed: Counter = counter(),
-        "local_volume_node_cleanup_persistentvolumeclaim_delete_failed_total",
+    claim_delete_failed: Counter() = "local_volume_node_cleanup_persistentvolumeclaim_delete_failed_total",
         "Deletions of claims that failed.";
-    finalizers_removed: IntCounter = int_counter(),
-        "local_volume_node_cleanup_persistentvolume_finalizer_removed_total",
+    finalizers_removed: IntCounter() = "local_volume_node_cleanup_persistentvolume_finalizer_removed_total",
         "PersistentVolumes of nodes that are gone that our finalizer was removed from.";
-    synced: IntGauge = int_gauge(),
-        "local_volume_node_cleanup_synced",
+    synced: IntGauge() = "local_volume_node_cleanup_synced",
         "1 when the process has listed Nodes and PersistentVolumes.";
-    pending_claims: IntGauge = int_gauge(),
-        "local_volume_node_cleanup_pending_persistentvolumeclaims",
+    pending_claims: IntGauge() = "local_volume_node_cleanup_pending_persistentvolumeclaims",
         "Claims whose node is gone and that are going to be deleted.";
-    stale_pvs: IntGauge = int_gauge(),
-        "local_volume_node_cleanup_stale_persistentvolumes",
+    stale_pvs: IntGauge() = "local_volume_node_cleanup_stale_persistentvolumes",
         "PersistentVolumes whose node is gone, and which are going to be deleted or released.";
-    unclear_pvs: IntGauge = int_gauge(),
-        "local_volume_node_cleanup_unclear_persistentvolumes",
+    unclear_pvs: IntGauge() = "local_volume_node_cleanup_unclear_persistentvolumes",
         "PersistentVolumes that are kept because it is unknown whether their node is gone.";
 }
 
@@ -60,26 +50,17 @@ impl Metrics {
         Self::register(Registry::new())
     }
 
-    /// Whether Nodes and PVs are listed.
-    pub fn is_synced(&self) -> bool {
-        self.synced.get() != 0
-    }
-
     /// All metrics, for a scrape.
     pub fn gather(&self, shared: &Shared, permissions: &Permissions) -> Vec<MetricFamily> {
         shared.set_missing(permissions.seen());
-        let mut families = self.registry.gather();
-        for mut family in shared.registry.gather() {
-            let name = family.name().to_owned();
-            match name.strip_prefix(SHARED_PREFIX) {
-                Some(rest) if SHARED.contains(&rest) => {
-                    family.set_name(format!("{PREFIX}{rest}"));
-                }
-                None => {}
-                Some(_) => continue,
+        let shown = shared.registry.gather().into_iter();
+        let shown = shown.filter_map(|mut family| {
+            if let Some(rest) = family.name().strip_prefix(SHARED_PREFIX) {
+                let is_shared = SHARED.contains(&rest);
+                family.set_name(is_shared.then(|| format!("{PREFIX}{rest}"))?);
             }
-            families.push(family);
-        }
-        families
+            Some(family)
+        });
+        self.registry.gather().into_iter().chain(shown).collect()
     }
 }

@@ -13,10 +13,9 @@
 //! Two concurrent processes are safe: each write has the UID and the version of its object as preconditions.
 
 pub mod controller;
-pub mod executor;
+mod executor;
 pub mod metrics;
 pub mod plan;
-pub mod report;
 pub mod volume;
 pub mod watches;
 

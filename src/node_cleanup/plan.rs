@@ -82,15 +82,14 @@ pub fn next(
     delay: Duration,
     cleanup_timeout: Duration,
 ) -> Result<Option<(Step, Duration)>, String> {
-    let now = |step| (step, Duration::ZERO);
     if !is_gone(volume, nodes)? {
         return Ok(None);
     }
     let step = last_step(volume).filter(|_| !volume.pv.paused);
     Ok(step.map(|step| match announced_for {
         // A volume that was never used has no data to lose. The use of a CSI volume is not recorded.
-        _ if volume.pv.never_used() && !volume.is_csi => now(step),
-        None => now(Step::Announce),
+        _ if volume.pv.never_used() && !volume.is_csi => (step, Duration::ZERO),
+        None => (Step::Announce, Duration::ZERO),
         Some(passed) if may_be_wiped(&volume.pv) => {
             (step, delay.max(cleanup_timeout).saturating_sub(passed))
         }

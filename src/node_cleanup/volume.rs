@@ -1,7 +1,7 @@
 //! A local PV, or one of a configured CSI driver, and the nodes that may have its data.
 
 use crate::names::{LABEL_HOSTNAME, PROVISIONER_PREFIX};
-use crate::view::{CsiDriver, PersistentVolume, PvView, nodes_of_terms};
+use crate::view::{CsiDriver, PersistentVolume, PvView};
 
 /// The lengths of the groups of a UID after a hyphen.
 const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
@@ -30,8 +30,8 @@ impl Volume {
             return None;
         }
         let spec = &pv.spec;
-        let (label, mut hosts) = if spec.is_local() {
-            (Some(LABEL_HOSTNAME), nodes_of_terms(spec, LABEL_HOSTNAME))
+        let (label, mut hosts) = if spec.local.is_some() {
+            (Some(LABEL_HOSTNAME), spec.nodes_of_terms(LABEL_HOSTNAME))
         } else {
             let csi = spec.csi.as_ref()?;
             drivers.iter().find(|it| it.name == csi.driver)?.nodes(pv)
@@ -45,16 +45,14 @@ impl Volume {
             hosts: Vec::from_iter(hosts),
             label: label.unwrap_or(LABEL_HOSTNAME).to_owned(),
             maker: named.or_else(|| view.provisioned_by.as_deref().and_then(maker)),
-            is_csi: !spec.is_local(),
+            is_csi: spec.local.is_none(),
             pv: view,
         })
     }
 
-    /// All names by which one of the Nodes may still exist.
+    /// All names by which one of the Nodes may still exist. The maker may be one of the hosts, too.
     pub fn node_names(&self) -> impl Iterator<Item = &String> {
-        let maker = self.maker.iter();
-        let maker = maker.filter(|maker| !self.hosts.contains(maker));
-        self.hosts.iter().chain(maker)
+        self.hosts.iter().chain(&self.maker)
     }
 
     /// The UID of the claim that the PV names.

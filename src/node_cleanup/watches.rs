@@ -7,9 +7,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Config;
 use kube::{Api, ResourceExt};
 use tokio::sync::Notify;
-use tokio::sync::watch::Ref;
 
-use super::plan::{self, NodeIndex, Nodes};
 use super::volume::Volume;
 use crate::args::NodeCleanup;
 use crate::cache::{Known, Watch};
@@ -17,14 +15,13 @@ use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::view::{NodeReference, PersistentVolume};
 
-/// PVs of the configured classes, by name.
-pub type Volumes = BTreeMap<String, Volume>;
-
 /// The state of both watches.
 #[derive(Debug, Default)]
 pub struct View {
-    nodes: Known<BTreeMap<String, String>>,
-    volumes: Known<Volume>,
+    /// The labels of each Node by which PVs name it.
+    pub(super) nodes: Known<BTreeMap<String, String>>,
+    /// PVs of the configured classes.
+    pub(super) volumes: Known<Volume>,
     /// Notified when a Node or a PV changes.
     pub changed: Notify,
 }
@@ -32,8 +29,7 @@ pub struct View {
 impl View {
     /// Runs both watches until it is dropped.
     pub async fn follow(&self, cluster: &Cluster, args: &NodeCleanup) {
-        let client = || cluster.client.clone();
-        let nodes: Api<PartialObjectMeta<Node>> = Api::all(client());
+        let (client, changed) = (&cluster.client, &self.changed);
         let (classes, drivers) = (&args.storageclass_names, &args.csi_drivers);
         let references = drivers.iter().flat_map(|it| &it.references);
         let keys: Vec<_> = references.filter_map(NodeReference::label).collect();
@@ -42,31 +38,13 @@ impl View {
             labels.retain(|key, _| key == LABEL_HOSTNAME || keys.contains(&key.as_str()));
             Some(labels)
         };
-        let pvs: Api<PersistentVolume> = Api::all(client());
         let volume = |pv: &PersistentVolume| Volume::read(pv, classes, drivers);
+        let (nodes, pvs) = (Api::all(client.clone()), Api::all(client.clone()));
+        let nodes = Watch::new(cluster, "nodes", nodes, Config::default());
+        let pvs = Watch::new(cluster, "persistentvolumes", pvs, Config::default());
         tokio::join!(
-            Watch::new(cluster, "nodes", nodes, Config::default()).follow(
-                &self.nodes,
-                labels,
-                |_| self.changed.notify_one()
-            ),
-            Watch::new(cluster, "persistentvolumes", pvs, Config::default()).follow(
-                &self.volumes,
-                volume,
-                |_| self.changed.notify_one()
-            ),
+            nodes.follow(self.nodes.clone(), labels, async |_| changed.notify_one()),
+            pvs.follow(self.volumes.clone(), volume, async |_| changed.notify_one()),
         );
-    }
-
-    /// The Nodes and the PVs, once both are listed.
-    pub fn snapshot(&self) -> (Ref<'_, Option<Nodes>>, Ref<'_, Option<Volumes>>) {
-        (self.nodes.borrow(), self.volumes.borrow())
-    }
-
-    /// Whether the nodes of a PV are still gone, by the latest state of the watch.
-    pub fn is_gone(&self, volume: &Volume) -> bool {
-        let nodes = self.nodes.borrow();
-        let nodes = nodes.as_ref().map(NodeIndex::new);
-        nodes.is_some_and(|nodes| plan::is_gone(volume, &nodes) == Ok(true))
     }
 }

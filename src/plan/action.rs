@@ -7,15 +7,14 @@ use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use crate::config::Class;
 use crate::host::mark::Mark;
-use crate::inventory::Candidate;
+use crate::inventory::Volume;
 use crate::quantity;
-use crate::types::{HostPath, MountPath, VolumeMode};
+use crate::types::HostPath;
 use crate::view::{JobView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
-use super::{About, Cancellation, CleanupState, FoundVolume, OwnerQuery};
+use super::{About, Cancellation, CleanupState, OwnerQuery};
 
 /// One action. Each write has the object's UID and resourceVersion as preconditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,18 +82,10 @@ pub struct PvDraft {
     pub name: String,
     /// The name to use if the PV of another volume has the first.
     pub second_name: String,
-    /// The class.
-    pub class: String,
-    /// `spec.local.path`.
-    pub path: HostPath,
+    /// Its volume.
+    pub volume: Arc<Volume>,
     /// The hostname value of label and affinity.
     pub hostname: String,
-    /// `spec.volumeMode`.
-    pub mode: VolumeMode,
-    /// The volume in our mount namespace.
-    pub mount_path: MountPath,
-    /// What the scan found there.
-    pub candidate: Candidate,
     /// The mark that precedes the PV.
     pub mark: Option<MarkWrite>,
     /// The object, under the first name.
@@ -129,33 +120,17 @@ pub struct PvSearch {
     pub path: HostPath,
     /// Both names that a provisioner gives.
     pub names: [String; 2],
-    /// See [`super::Snapshot::searched`].
+    /// See [`super::Ledger::searched`].
     pub mark: String,
 }
 
 /// A write of the mark of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarkWrite {
-    /// The volume's path on the host.
-    pub path: HostPath,
-    /// The same file in our mount namespace.
-    pub mount_path: MountPath,
-    /// What the scan found there.
-    pub candidate: Candidate,
+    /// The volume.
+    pub volume: Arc<Volume>,
     /// The mark to write.
     pub mark: Mark,
-}
-
-impl MarkWrite {
-    /// The write of a mark for a volume.
-    pub fn new(volume: FoundVolume<'_>, mark: Mark) -> Self {
-        Self {
-            path: volume.path(),
-            mount_path: volume.mount_path(),
-            candidate: volume.candidate.clone(),
-            mark,
-        }
-    }
 }
 
 impl Patch {
@@ -218,14 +193,8 @@ pub struct Withdrawal {
 pub struct CleanOrder {
     /// The PV as it was.
     pub pv: PvView,
-    /// The class. A cleanup uses these settings to its end.
-    pub class: Arc<Class>,
-    /// The path that the PV names.
-    pub path: HostPath,
-    /// The same file in our mount namespace.
-    pub mount_path: MountPath,
-    /// What the scan found there.
-    pub candidate: Candidate,
+    /// The volume. A cleanup uses the settings of its class to its end.
+    pub volume: Arc<Volume>,
     /// How it is cleaned.
     pub method: Method,
     /// What its cleaning Job gets from Node and configuration; set for a device with `useJobForCleaning`.

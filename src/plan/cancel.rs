@@ -89,14 +89,14 @@ impl Planner<'_> {
         let exchanged = || {
             let path = path?;
             let is_other = |observed| compare(identity, observed) == Match::Different;
-            let mut volumes = self.volumes().filter(|it| it.path() == *path);
+            let mut volumes = self.volumes().filter(|it| it.path == *path);
             let found = volumes.find(|it| is_other(&it.candidate.identity))?;
             let found = &found.candidate.identity.text;
             Some((format!("another disk is at {path}: {found:?}"), None))
         };
         let ended = ended.next().or_else(exchanged);
         if let Some((because, pv)) = ended
-            && !self.snapshot.writing.contains(&tenancy.pv_uid)
+            && !self.snapshot.ledger.writing.contains(&tenancy.pv_uid)
         {
             let cancellation = Cancellation {
                 tenancy: tenancy.clone(),

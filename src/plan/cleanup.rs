@@ -54,7 +54,7 @@ fn is_in_the_way(
         JobState::Pending | JobState::Running if job.template.as_deref() != template && is_old => {
             Some("which has not started, and whose template has changed")
         }
-        JobState::Succeeded if job.cleaner != Some(order.class.cleaner.to_string()) => {
+        JobState::Succeeded if job.cleaner != Some(order.volume.class.cleaner.to_string()) => {
             Some("which cleaned by another method than the class has now")
         }
         JobState::Failed(_) if !has_jobs => Some("which failed, and Jobs are switched off now"),
@@ -201,7 +201,7 @@ impl<'a> Planner<'a> {
             }
         }
         if let Some(job) = self.snapshot.jobs.get(&job_name(&pv.name))
-            && order.candidate.kind == VolumeMode::Block
+            && order.volume.candidate.kind == VolumeMode::Block
         {
             let source = &self.snapshot.job_source;
             let terms = order.job.as_ref();
@@ -280,11 +280,11 @@ impl<'a> Planner<'a> {
             let name = job_name(&pv.name);
             reason = format!(
                 "Job {shown} has not been running for {JOB_PENDING_LIMIT:?}, and nothing else cleans {}: see kubectl --namespace {namespace} describe job {name}; repair what keeps its pod from running; if the Job itself is wrong, another is made after kubectl --namespace {namespace} delete job {name}; other volumes are cleaned meanwhile",
-                order.path
+                order.volume.path
             );
             self.notice(pv, reasons::VOLUME_FAILED_DELETE, reason.clone());
         } else {
-            self.slots.hold(&order.candidate.rotational);
+            self.slots.hold(&order.volume.candidate.rotational);
         }
         self.wait(pv, reason, Some(shown), order.basis);
     }
@@ -328,7 +328,7 @@ impl<'a> Planner<'a> {
         let mut due = std::mem::take(&mut self.due);
         due.sort_by_cached_key(|order| (order.pv.released_at, order.pv.name.clone()));
         for order in due {
-            if self.slots.take(&order.candidate.rotational) {
+            if self.slots.take(&order.volume.candidate.rotational) {
                 self.plan.actions.push(Action::Clean(Box::new(order)));
                 continue;
             }

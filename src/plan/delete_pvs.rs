@@ -4,6 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use crate::inventory::Volume;
 use crate::types::VolumeMode;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
@@ -11,8 +12,8 @@ use crate::wipe::method::Method;
 use super::consent::consents_to_forget;
 use super::verdict::{Due, due, may_clean, without_ours};
 use super::{
-    Action, CleanOrder, FoundVolume, JobTerms, JobWrite, Patch, Planner, PvLocation, VolumeState,
-    Withdrawal, reasons,
+    Action, CleanOrder, JobTerms, JobWrite, Patch, Planner, PvLocation, VolumeState, Withdrawal,
+    reasons,
 };
 
 /// The error, and its fix, when no image for cleaning Jobs is known.
@@ -109,7 +110,7 @@ impl<'a> Planner<'a> {
             return;
         };
         let source = &self.snapshot.job_source;
-        let is_judged = self.settings.judges(volume.candidate);
+        let is_judged = self.settings.judges(&volume.candidate);
         let job = match &source.image {
             _ if !config.use_job_for_cleaning || volume.candidate.kind != VolumeMode::Block => None,
             Some(image) => Some(JobTerms {
@@ -125,7 +126,7 @@ impl<'a> Planner<'a> {
         };
         self.states.insert(&pv.name, (VolumeState::Due, None));
         if !self.is_busy(pv) {
-            let mut order = self.clean_order(pv.clone(), *volume);
+            let mut order = self.clean_order(pv.clone(), volume);
             order.job = job;
             order.basis = self.basis(pv, location);
             self.next_step(pv, order);
@@ -133,14 +134,11 @@ impl<'a> Planner<'a> {
     }
 
     /// How the volume of an entry is cleaned, by this process unless a Job is set.
-    pub(super) fn clean_order(&self, pv: PvView, volume: FoundVolume<'_>) -> CleanOrder {
+    pub(super) fn clean_order(&self, pv: PvView, volume: &Arc<Volume>) -> CleanOrder {
         let generation = self.settings.generation;
         CleanOrder {
             pv,
-            class: Arc::clone(volume.class),
-            path: volume.path(),
-            mount_path: volume.mount_path(),
-            candidate: volume.candidate.clone(),
+            volume: Arc::clone(volume),
             method: Method::of(volume.candidate.kind, &volume.class.cleaner),
             job: None,
             cleaned_by: None,

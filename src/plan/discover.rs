@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::config::Class;
-use crate::inventory::{Finding, Observation, Skip};
+use crate::inventory::{Finding, Observation, Skip, Volume};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PROVISIONED_BY,
     FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
@@ -18,8 +18,8 @@ use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
 use super::eligible::may_be_offered;
 use super::{
-    About, Action, ClassReport, FoundVolume, MarkWrite, Occupant, Planner, PvDraft, Refusal,
-    VolumeReport, VolumeState, reasons,
+    About, Action, ClassReport, MarkWrite, Occupant, Planner, PvDraft, Refusal, VolumeReport,
+    VolumeState, reasons,
 };
 
 /// The number of entries that one event names.
@@ -164,10 +164,10 @@ impl<'a> Planner<'a> {
             path: path.to_string(),
             ..VolumeReport::default()
         };
-        if let Finding::Volume(candidate) = finding {
+        if let Finding::Volume(volume) = finding {
             report.mode = Some(class.volume_mode);
-            report.capacity = Some(candidate.capacity);
-            report.identity = Some(candidate.identity.text.clone());
+            report.capacity = Some(volume.candidate.capacity);
+            report.identity = Some(volume.candidate.identity.text.clone());
         }
         if let Some(pv) = self.pv_of_entry(class, &path) {
             self.describe(pv, &mut report);
@@ -179,15 +179,13 @@ impl<'a> Planner<'a> {
         }
         let offered = match finding {
             Finding::Skipped(skip) => Err(skip.clone()),
-            Finding::Volume(candidate) => {
-                let volume = FoundVolume::new(class, entry, candidate);
-                self.unclaimed(volume)
-                    .and_then(|()| self.is_mark_settled(volume))
-                    .and_then(|is_settled| {
-                        Self::is_empty_enough(volume)?;
-                        Ok((volume, storage_class.clone()?, is_settled))
-                    })
-            }
+            Finding::Volume(volume) => self
+                .unclaimed(volume)
+                .and_then(|()| self.is_mark_settled(volume))
+                .and_then(|is_settled| {
+                    Self::is_empty_enough(volume)?;
+                    Ok((volume, storage_class.clone()?, is_settled))
+                }),
         };
         match offered {
             Ok((volume, storage_class, true)) if complete && may_be_offered(volume) => {
@@ -221,14 +219,15 @@ impl<'a> Planner<'a> {
 
     fn offer(
         &mut self,
-        volume: FoundVolume<'_>,
+        volume: &Arc<Volume>,
         storage_class: &StorageClassView,
         report: &mut VolumeReport,
     ) {
-        let candidate = volume.candidate;
+        let candidate = &volume.candidate;
         let draft = self.draft(volume, storage_class);
-        let refusal = self.snapshot.refusals.get(&draft.path);
-        match refusal.filter(|refusal| refusal.identity == candidate.identity.text) {
+        let refusal = self.snapshot.ledger.refusals.get(&draft.volume.path);
+        let refusal = refusal.filter(|it| it.identity == candidate.identity.text);
+        match refusal {
             None => {
                 report.state = VolumeState::Creating;
                 report.pv = Some(draft.name.clone());
@@ -239,21 +238,24 @@ impl<'a> Planner<'a> {
                 report.detail = Some(skip.detail.clone());
             }
         }
+        let is_due = refusal.is_none_or(|it| it.retry_at <= self.snapshot.now);
         self.occupied.insert(Occupant {
-            path: draft.path.clone(),
+            path: draft.volume.path.clone(),
             footprint: candidate.footprint.clone(),
             pv: None,
         });
-        let writing = &self.snapshot.writing;
+        let writing = &self.snapshot.ledger.writing;
         let is_written = writing.contains(&draft.name) || writing.contains(&draft.second_name);
-        if !is_written && !self.is_being_created(&draft.path, &candidate.identity) {
+        let is_written =
+            is_written || self.is_being_created(&draft.volume.path, &candidate.identity);
+        if is_due && !is_written {
             self.plan.actions.push(Action::Create(Box::new(draft)));
         }
     }
 
-    fn draft(&self, volume: FoundVolume<'_>, storage_class: &StorageClassView) -> PvDraft {
+    fn draft(&self, volume: &Arc<Volume>, storage_class: &StorageClassView) -> PvDraft {
         let (config, node) = (&self.settings.config, self.node);
-        let (class, candidate) = (volume.class, volume.candidate);
+        let (class, candidate) = (&volume.class, &volume.candidate);
         let mut labels = config.labels_for_pv.clone();
         for key in &config.node_labels_for_pv {
             if let Some(value) = node.labels.get(key) {
@@ -272,7 +274,10 @@ impl<'a> Planner<'a> {
         let is_protected =
             config.protect_released_data && *policy == ReclaimPolicy::Delete && cluster.is_none();
         let mark = cluster.map(|cluster| self.pending_mark(cluster, volume));
-        let mark = mark.map(|mark| MarkWrite::new(volume, mark));
+        let mark = mark.map(|mark| MarkWrite {
+            volume: Arc::clone(volume),
+            mark,
+        });
         let identity = candidate.identity.text.clone();
         let installation = self.settings.installation.clone();
         let annotations = [
@@ -287,8 +292,8 @@ impl<'a> Planner<'a> {
         let annotations = annotations.into_iter();
         let annotations = annotations.filter_map(|(key, value)| Some((key, value?)));
         let annotations: BTreeMap<_, _> = annotations.collect();
-        let mut name = pv_name(volume.entry, &node.name, &class.name);
-        let second_name = pv_name_on_collision(volume.entry, &node.name, &class.name);
+        let mut name = pv_name(&volume.entry, &node.name, &class.name);
+        let second_name = pv_name_on_collision(&volume.entry, &node.name, &class.name);
         if self.by_name.contains_key(name.as_str()) {
             name.clone_from(&second_name);
         }
@@ -308,7 +313,7 @@ impl<'a> Planner<'a> {
             "spec": {
                 "accessModes": [format!("{:?}", class.access_mode)],
                 "capacity": { "storage": capacity },
-                "local": { "path": volume.path() },
+                "local": { "path": volume.path },
                 "nodeAffinity": { "required": { "nodeSelectorTerms": terms } },
                 "persistentVolumeReclaimPolicy": policy,
                 "storageClassName": class.name,
@@ -330,12 +335,8 @@ impl<'a> Planner<'a> {
         PvDraft {
             name,
             second_name,
-            class: class.name.clone(),
-            path: volume.path(),
+            volume: Arc::clone(volume),
             hostname: node.hostname.clone(),
-            mode: class.volume_mode,
-            mount_path: volume.mount_path(),
-            candidate: candidate.clone(),
             mark,
             object,
         }

@@ -1,18 +1,20 @@
 //! Which volumes without a PV can be offered.
 
+use std::sync::Arc;
+
 use crate::config::DiscoveryPolicy;
 use crate::host::footprint::Overlap;
 use crate::host::identity::Identity;
-use crate::inventory::{Contents, Skip};
+use crate::inventory::{Contents, Skip, Volume};
 use crate::types::{HostPath, SkipReason};
 
+use super::Planner;
 use super::occupied::around;
-use super::{FoundVolume, Planner};
 
 impl Planner<'_> {
     /// Checks that a volume without a PV of ours can be offered.
-    pub(super) fn unclaimed(&self, volume: FoundVolume<'_>) -> Result<(), Skip> {
-        let (class, path, candidate) = (volume.class, &volume.path(), volume.candidate);
+    pub(super) fn unclaimed(&self, volume: &Arc<Volume>) -> Result<(), Skip> {
+        let (class, path, candidate) = (&volume.class, &volume.path, &volume.candidate);
         let name = &class.name;
         let skip = |reason, detail: String| Err(Skip::new(reason, detail));
         if let Some(pv) = self.by_path.get(path).and_then(|pvs| pvs.first()) {
@@ -77,12 +79,12 @@ impl Planner<'_> {
     }
 
     /// Whether the policy of its class admits the contents of a volume. The mark comes first: it knows of a tenant.
-    pub(super) fn is_empty_enough(volume: FoundVolume<'_>) -> Result<(), Skip> {
-        let (class, path) = (volume.class, volume.path());
+    pub(super) fn is_empty_enough(volume: &Arc<Volume>) -> Result<(), Skip> {
+        let (class, path) = (&volume.class, &volume.path);
         if class.discovery_policy == DiscoveryPolicy::EmptyOnly
             && let Contents::Holds(what) = &volume.candidate.contents
         {
-            let (name, mount_path) = (&class.name, volume.mount_path());
+            let (name, mount_path) = (&class.name, &volume.mount_path);
             let detail = format!(
                 "{path} is not empty: it holds {what}; class {name:?} offers empty volumes only (discoveryPolicy: EmptyOnly); if its data is no longer needed: local-volume-provisioner clean {mount_path}"
             );
@@ -94,7 +96,7 @@ impl Planner<'_> {
     /// Whether a PV that the cache may not show yet is being created for this path or this storage, also for
     /// an earlier configuration. Its result has to be awaited.
     pub(super) fn is_being_created(&self, path: &HostPath, identity: &Identity) -> bool {
-        let creating = &self.snapshot.creating;
+        let creating = &self.snapshot.ledger.creating;
         let is_recorded = |recorded: &String| !identity.weak && identity.text == *recorded;
         creating.contains_key(path)
             || around(creating, path).is_some()
@@ -104,7 +106,7 @@ impl Planner<'_> {
 
 /// Whether the volume's contents are known, if its class requires that. They are not when its PV was deleted
 /// during the scan.
-pub(super) fn may_be_offered(volume: FoundVolume<'_>) -> bool {
+pub(super) fn may_be_offered(volume: &Arc<Volume>) -> bool {
     match volume.class.discovery_policy {
         DiscoveryPolicy::Any => true,
         DiscoveryPolicy::EmptyOnly => volume.candidate.contents == Contents::Empty,

@@ -71,12 +71,12 @@ pub fn job(
             "namespace": source.namespace,
             "labels": labels(order, terms),
             "annotations": {
-                ANNOTATION_JOB_DEVICE: order.mount_path.to_string(),
+                ANNOTATION_JOB_DEVICE: order.volume.mount_path.to_string(),
                 ANNOTATION_JOB_START: format!("{date:.9}"),
                 // Empty where the PV names no claim.
                 ANNOTATION_CLAIM_UID: order.pv.tenancy().claim_uid.unwrap_or_default(),
                 ANNOTATION_IDENTITY: identity,
-                ANNOTATION_JOB_CLEANER: order.class.cleaner.to_string(),
+                ANNOTATION_JOB_CLEANER: order.volume.class.cleaner.to_string(),
                 ANNOTATION_JOB_TEMPLATE: fingerprint(order, terms, source),
             },
             // A pending Job is garbage-collected with its PV: started later, it would wipe the next tenant's
@@ -113,7 +113,7 @@ fn spec(
     identity: &str,
     size: u64,
 ) -> Value {
-    let class = &order.class;
+    let class = &order.volume.class;
     let (host_dir, mount_dir) = (class.host_dir.as_str(), class.mount_dir.to_string());
     let volume = job_volume_name(host_dir, &mount_dir);
     // The host directories that are required to reach and to identify the device.
@@ -134,7 +134,7 @@ fn spec(
     // Kubernetes expands $(VARIABLE) in a blockCleanerCommand, as in the Go provisioner's Jobs. It must not
     // expand these values.
     let env = [
-        (ENV_DEVICE, order.mount_path.to_string()),
+        (ENV_DEVICE, order.volume.mount_path.to_string()),
         (ENV_PV, order.pv.name.clone()),
         (ENV_IDENTITY, identity.to_owned()),
         (ENV_SIZE, size.to_string()),

@@ -59,7 +59,7 @@ impl<'a> Planner<'a> {
         let cancels =
             |it: &Action| matches!(it, Action::Cancel(it) if it.job.as_ref() == Some(job));
         let is_cancelled = self.plan.actions.iter().any(cancels);
-        if !job.deleting && !is_cancelled && !self.snapshot.writing.contains(&job.name) {
+        if !job.deleting && !is_cancelled && !self.snapshot.ledger.writing.contains(&job.name) {
             let action = Action::WriteJob(job.clone(), write);
             self.plan.actions.push(action);
         }

@@ -3,51 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::Class;
-use crate::inventory::{Candidate, Finding, Observation, Skip};
-use crate::types::{HostPath, MountPath};
+use crate::inventory::{Candidate, Finding, Observation, Skip, Volume};
 use crate::view::PvView;
 
 use super::verdict::Refusal;
 use super::{Settings, reasons};
 
-/// A volume that a scan found.
-#[derive(Clone, Copy, Debug)]
-pub struct FoundVolume<'a> {
-    /// Its class.
-    pub class: &'a Arc<Class>,
-    /// Its entry in the directory of the class.
-    pub entry: &'a str,
-    /// What it is.
-    pub candidate: &'a Candidate,
-}
-
-impl<'a> FoundVolume<'a> {
-    /// The volume of an entry.
-    pub fn new(class: &'a Arc<Class>, entry: &'a str, candidate: &'a Candidate) -> Self {
-        Self {
-            class,
-            entry,
-            candidate,
-        }
-    }
-
-    /// Its path on the host, which PVs name.
-    pub fn path(&self) -> HostPath {
-        self.class.host_dir.join(self.entry)
-    }
-
-    /// The same file in our mount namespace.
-    pub fn mount_path(&self) -> MountPath {
-        self.class.mount_dir.join(self.entry)
-    }
-}
-
 /// What is at a PV's path.
 #[derive(Clone, Debug)]
 pub enum PvLocation<'a> {
     /// A volume that discovery would offer.
-    Volume(FoundVolume<'a>),
+    Volume(&'a Arc<Volume>),
     /// An entry that discovery does not offer.
     Skipped(&'a Skip),
     /// Nothing: the directory was read and has no such entry.
@@ -94,9 +60,7 @@ impl<'a> PvLocation<'a> {
         };
         match observation.entries.get(entry) {
             _ if !observation.complete => Self::Unknown,
-            Some(Finding::Volume(candidate)) => {
-                Self::Volume(FoundVolume::new(class, entry, candidate))
-            }
+            Some(Finding::Volume(volume)) => Self::Volume(volume),
             Some(Finding::Skipped(skip)) => Self::Skipped(skip),
             None => Self::Missing,
         }
@@ -114,7 +78,7 @@ impl<'a> PvLocation<'a> {
     /// The volume, if there is one.
     pub fn candidate(&self) -> Option<&'a Candidate> {
         match self {
-            Self::Volume(volume) => Some(volume.candidate),
+            Self::Volume(volume) => Some(&volume.candidate),
             _ => None,
         }
     }

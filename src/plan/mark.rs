@@ -218,7 +218,7 @@ pub(super) fn unowned(
     };
     let Snapshot {
         ended,
-        unborn,
+        ledger,
         now,
         date,
         ..
@@ -226,7 +226,7 @@ pub(super) fn unowned(
     let started = date.saturating_sub(*now).unwrap_or(Timestamp::MIN);
     let age = started.duration_since(mark.written_at);
     // Of this process, whose request failed. A PV that it has created may have had a tenant before it was deleted.
-    let is_own = unborn.contains(&mark.token);
+    let is_own = ledger.unborn.contains(&mark.token);
     let is_recent_device = age < CREATION_LIMIT && candidate.kind == VolumeMode::Block;
     // A mark `pending` does not name its PV yet.
     let has_ended = || {

@@ -1,8 +1,10 @@
 //! What the plan does about the marks on the disks, by the rules in `mark.rs`.
 
+use std::sync::Arc;
+
 use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
-use crate::inventory::{Candidate, Contents, Skip};
+use crate::inventory::{Candidate, Contents, Skip, Volume};
 use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision,
 };
@@ -13,8 +15,8 @@ use super::consent::{consent, consents_to};
 use super::mark::{Agreement, Unowned, agreement, describe, unowned};
 use super::upkeep::record_use;
 use super::{
-    About, Action, Cleanup, CleanupState, FoundVolume, MarkWrite, Patch, Planner, PvLocation,
-    PvSearch, VolumeState, reasons,
+    About, Action, Cleanup, CleanupState, MarkWrite, Patch, Planner, PvLocation, PvSearch,
+    VolumeState, reasons,
 };
 
 impl<'a> Planner<'a> {
@@ -22,16 +24,16 @@ impl<'a> Planner<'a> {
     pub(super) fn mark(
         &mut self,
         pv: &'a PvView,
-        volume: FoundVolume<'a>,
+        volume: &'a Arc<Volume>,
         patch: &mut Patch,
     ) -> bool {
-        let candidate = volume.candidate;
+        let candidate = &volume.candidate;
         let Some(cluster) = self.settings.judges(candidate) else {
             record_use(pv, true, patch);
             return true;
         };
         // A scan from before our last write. Then the patch waits, too.
-        if self.snapshot.creating.contains_key(&volume.path()) {
+        if self.snapshot.ledger.creating.contains_key(&volume.path) {
             return true;
         }
         let compared = pv.identity.as_deref();
@@ -71,7 +73,11 @@ impl<'a> Planner<'a> {
                     let offer = Some(mark.token.clone());
                     patch.annotations.insert(ANNOTATION_OFFER, offer);
                 }
-                patch.mark = Some(Box::new(MarkWrite::new(volume, *mark)));
+                let volume = Arc::clone(volume);
+                patch.mark = Some(Box::new(MarkWrite {
+                    volume,
+                    mark: *mark,
+                }));
             }
             // The first scan knows no PVs and reads no contents, which decide.
             Agreement::Mismatch(_) if pv.offer.is_none() && is_unread(candidate) => return true,
@@ -90,8 +96,8 @@ impl<'a> Planner<'a> {
     }
 
     /// The mark that precedes the creation of a PV.
-    pub(super) fn pending_mark(&self, cluster: &str, volume: FoundVolume<'_>) -> Mark {
-        let (path, candidate) = (volume.path(), volume.candidate);
+    pub(super) fn pending_mark(&self, cluster: &str, volume: &Arc<Volume>) -> Mark {
+        let (path, candidate) = (&volume.path, &volume.candidate);
         // Each offer has another token, also that of a volume whose mark is lost: a token tells whether an offer has ended.
         // An offer that has begun goes on, since during a rolling update another provisioner may be about to create its PV.
         let begun = candidate.mark.on_disk.valid();
@@ -121,29 +127,30 @@ impl<'a> Planner<'a> {
         let PvLocation::Volume(volume) = location else {
             return false;
         };
-        let judged = self.settings.judges(volume.candidate);
+        let judged = self.settings.judges(&volume.candidate);
         let mark = volume.candidate.mark.on_disk.valid();
         let Some(mark) = mark.filter(|_| judged.is_some()) else {
             return false;
         };
-        if self.snapshot.creating.contains_key(&volume.path()) {
+        if self.snapshot.ledger.creating.contains_key(&volume.path) {
             return true;
         }
         let is_wiping = mark.state == MarkState::Wiping && mark.pv_uid == pv.uid;
         if is_wiping {
-            self.write_mark(*volume, mark, MarkState::Used);
+            self.write_mark(volume, mark, MarkState::Used);
         }
         is_wiping
     }
 
-    fn write_mark(&mut self, volume: FoundVolume<'_>, mark: &Mark, state: MarkState) {
+    fn write_mark(&mut self, volume: &Arc<Volume>, mark: &Mark, state: MarkState) {
         let mark = Mark {
             state,
             written_at: self.snapshot.date,
             ..mark.clone()
         };
-        let write = MarkWrite::new(volume, mark);
-        if !self.snapshot.writing.contains(write.path.as_str()) {
+        if !self.snapshot.ledger.writing.contains(volume.path.as_str()) {
+            let volume = Arc::clone(volume);
+            let write = MarkWrite { volume, mark };
             self.plan.actions.push(Action::WriteMark(Box::new(write)));
         }
     }
@@ -186,17 +193,17 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// Why it is not offered.
-    pub(super) fn is_mark_settled(&mut self, volume: FoundVolume<'_>) -> Result<bool, Skip> {
-        let (path, candidate) = (volume.path(), volume.candidate);
+    pub(super) fn is_mark_settled(&mut self, volume: &Arc<Volume>) -> Result<bool, Skip> {
+        let (path, candidate) = (&volume.path, &volume.candidate);
         let Some(cluster) = self.settings.judges(candidate) else {
             return Ok(true);
         };
-        if self.is_being_created(&path, &candidate.identity) {
+        if self.is_being_created(path, &candidate.identity) {
             return Ok(true);
         }
         let found = &candidate.mark.on_disk;
         // The PV may be one that the watch does not show, such as one of an old hostname.
-        if found.has_past() && !self.snapshot.searched.contains(&found.digest()) {
+        if found.has_past() && !self.snapshot.ledger.searched.contains(&found.digest()) {
             self.search_pv(volume, found.digest());
             return Ok(false);
         }
@@ -244,19 +251,23 @@ impl<'a> Planner<'a> {
     }
 
     /// Reads the PV that a mark may name, once for each mark.
-    fn search_pv(&mut self, volume: FoundVolume<'_>, mark: String) {
-        let (path, class) = (volume.path(), &volume.class.name);
-        if !self.snapshot.writing.contains(path.as_str()) {
+    fn search_pv(&mut self, volume: &Arc<Volume>, mark: String) {
+        let (path, class) = (&volume.path, &volume.class.name);
+        if !self.snapshot.ledger.writing.contains(path.as_str()) {
             let names = [pv_name, pv_name_on_collision];
-            let names = names.map(|name| name(volume.entry, &self.node.name, class));
-            let search = PvSearch { path, names, mark };
+            let names = names.map(|name| name(&volume.entry, &self.node.name, class));
+            let search = PvSearch {
+                path: path.clone(),
+                names,
+                mark,
+            };
             self.plan.actions.push(Action::FindPv(search));
         }
     }
 
     /// The key in the ProcTable of the cleanup of a volume without a PV, if it has to be cleaned.
-    fn orphan(&self, volume: FoundVolume<'_>) -> Option<Tenancy> {
-        let candidate = volume.candidate;
+    fn orphan(&self, volume: &Arc<Volume>) -> Option<Tenancy> {
+        let candidate = &volume.candidate;
         let found = &candidate.mark.on_disk;
         let cluster = self.settings.judges(candidate);
         let cluster = cluster.filter(|_| found.has_past())?;
@@ -266,10 +277,10 @@ impl<'a> Planner<'a> {
         };
         // Its PV may name another path, from which the disk was moved.
         let recorded = self.occupied.recorded_on(&candidate.identity, "");
-        let has_pv = self.by_path.contains_key(&volume.path())
+        let has_pv = self.by_path.contains_key(&volume.path)
             || self.by_uid.contains_key(pv_uid.as_str())
             || recorded.is_some();
-        let is_searched = || self.snapshot.searched.contains(&found.digest());
+        let is_searched = || self.snapshot.ledger.searched.contains(&found.digest());
         let is_orphan =
             !has_pv && is_searched() && self.unowned(candidate, cluster) == Unowned::Wipe;
         is_orphan.then_some(Tenancy {
@@ -279,7 +290,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The volumes without a PV that have to be cleaned, each with the key of its cleanup.
-    pub(super) fn orphans(&self) -> Vec<(Tenancy, FoundVolume<'a>)> {
+    pub(super) fn orphans(&self) -> Vec<(Tenancy, &'a Arc<Volume>)> {
         let orphans = self.volumes();
         let orphans = orphans.filter_map(|volume| Some((self.orphan(volume)?, volume)));
         orphans.collect()
@@ -291,16 +302,16 @@ impl<'a> Planner<'a> {
             return;
         }
         for (tenancy, volume) in self.orphans() {
-            let (path, identity) = (volume.path(), &volume.candidate.identity);
+            let (path, identity) = (&volume.path, &volume.candidate.identity);
             let (uid, class) = (&tenancy.pv_uid, &volume.class.name);
-            let Some(pv) = PvView::deleted(uid, class, &path, &identity.text) else {
+            let Some(pv) = PvView::deleted(uid, class, path, &identity.text) else {
                 continue;
             };
             let mut order = self.clean_order(pv, volume);
             let is_blocked = self.cleaning.contains(&path)
-                || self.with_job.contains(&path)
+                || self.with_job.contains(path)
                 || self.occupied.contradictions.fault(class).is_some()
-                || self.is_being_created(&path, identity);
+                || self.is_being_created(path, identity);
             let found = self.snapshot.cleanups.get(&tenancy);
             let now = self.snapshot.now;
             if let Some(Cleanup { state, .. }) = found

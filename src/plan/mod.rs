@@ -14,6 +14,7 @@ mod eligible;
 mod installations;
 pub mod job_object;
 mod jobs;
+mod ledger;
 mod location;
 mod mark;
 mod marks;
@@ -34,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::inventory::Observation;
+use crate::inventory::{Observation, Volume};
 use crate::types::HostPath;
 use crate::view::{ClaimRef, NodeView, Ownership, Phase, PvView};
 
@@ -46,7 +47,8 @@ pub use cleanup::FOR_A_SLOT;
 pub use consent::{consents_to_forget, consents_to_wipe};
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
-pub use location::{FoundVolume, PvLocation};
+pub use ledger::{Ledger, OWNED_PAUSE, Refusal};
+pub use location::PvLocation;
 pub use mark::{Agreement, NO_MARKS, agreement, mark_of};
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
@@ -54,7 +56,7 @@ pub use owners::{OWNER_LIST, OtherPvs, OwnerQuery};
 pub use pod_mounts::Contradictions;
 pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
 use slots::Slots;
-pub use snapshot::{Cleanup, CleanupState, Refusal, Settings, Snapshot};
+pub use snapshot::{Cleanup, CleanupState, Settings, Snapshot};
 
 /// The decisions of one pass.
 #[derive(Clone, Debug, Default)]
@@ -193,13 +195,13 @@ impl<'a> Planner<'a> {
             }
         }
         for volume in self.volumes() {
-            let (path, footprint) = (volume.path(), &volume.candidate.footprint);
-            self.layers.insert(&path, footprint);
-            let pv = self.by_path.get(&path).and_then(|pvs| pvs.first());
-            let taken = pv.is_some() || self.cleaning.contains(&path);
-            if taken && self.occupied.at(&path).is_none() {
+            let (path, footprint) = (&volume.path, &volume.candidate.footprint);
+            self.layers.insert(path, footprint);
+            let pv = self.by_path.get(path).and_then(|pvs| pvs.first());
+            let taken = pv.is_some() || self.cleaning.contains(path);
+            if taken && self.occupied.at(path).is_none() {
                 self.occupied.insert(Occupant {
-                    path,
+                    path: path.clone(),
                     footprint: footprint.clone(),
                     pv: pv.map(|pv| pv.name.clone()),
                 });
@@ -224,14 +226,11 @@ impl<'a> Planner<'a> {
     }
 
     /// The volumes of all classes.
-    fn volumes(&self) -> impl Iterator<Item = FoundVolume<'a>> + use<'a> {
+    fn volumes(&self) -> impl Iterator<Item = &'a Arc<Volume>> + use<'a> {
         let observed = &self.snapshot.observed;
-        let classes = self.settings.config.classes.values();
-        classes.flat_map(move |class| {
-            let observation = observed.get(&class.name).into_iter();
-            let volumes = observation.flat_map(Observation::volumes);
-            volumes.map(move |(entry, candidate)| FoundVolume::new(class, entry, candidate))
-        })
+        let classes = self.settings.config.classes.keys();
+        let observations = classes.filter_map(move |class| observed.get(class));
+        observations.flat_map(Observation::volumes)
     }
 
     /// Where a PV's volume is, according to the scan.
@@ -245,7 +244,7 @@ impl<'a> Planner<'a> {
     /// Whether a write or a cleanup is in flight for the PV, which a new decision would conflict with.
     fn is_busy(&self, pv: &PvView) -> bool {
         // By path: a cleanup of an earlier tenancy may still run.
-        self.snapshot.writing.contains(&pv.name)
+        self.snapshot.ledger.writing.contains(&pv.name)
             || pv.path().is_some_and(|path| self.cleaning.contains(path))
     }
 

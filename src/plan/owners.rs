@@ -8,6 +8,7 @@
 //! ever deleted for it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -20,7 +21,7 @@ use crate::view::{NodeView, PvView};
 use super::discover::some_of;
 use super::{About, Action, Planner, reasons};
 
-/// The name of the list among the names of [`super::Snapshot::writing`]: no object can have it.
+/// The name of the list among the names of [`super::Ledger::writing`]: no object can have it.
 pub const OWNER_LIST: &str = "the PVs with our identities";
 
 /// A volume of ours whose other owners are to be listed.
@@ -59,8 +60,8 @@ pub struct OtherPvs {
     pub count: usize,
     /// Those of them that are of the same storage.
     pub owners: Vec<PvView>,
-    /// Whether they have to be listed again.
-    pub is_due: bool,
+    /// When they are listed again. `None`: never, since the identity is not unique.
+    pub list_at: Option<Duration>,
 }
 
 impl OtherPvs {
@@ -85,7 +86,7 @@ impl OtherPvs {
             hash: hash.clone(),
             count: others.len(),
             owners: owners.cloned().collect(),
-            is_due: false,
+            list_at: None,
         }
     }
 
@@ -118,9 +119,10 @@ impl<'a> Planner<'a> {
             return true;
         };
         let query = OwnerQuery::new(&pv.uid, identity, candidate.capacity);
-        let found = self.snapshot.others.get(&query.key);
+        let found = self.snapshot.ledger.others.get(&query.key);
         let found = found.filter(|found| found.hash == identity.hash);
-        if found.is_none_or(|found| found.is_due) {
+        let is_due = |at| at <= self.snapshot.now;
+        if found.is_none_or(|found| found.list_at.is_some_and(is_due)) {
             self.owner_queries.push(query);
         }
         let Some(found) = found else { return true };
@@ -152,7 +154,7 @@ impl<'a> Planner<'a> {
     /// Lists the PVs of other nodes, and reports those with the same identity that are of other storage.
     pub(super) fn find_owners(&mut self) {
         let queries = std::mem::take(&mut self.owner_queries);
-        if !queries.is_empty() && !self.snapshot.writing.contains(OWNER_LIST) {
+        if !queries.is_empty() && !self.snapshot.ledger.writing.contains(OWNER_LIST) {
             self.plan.actions.push(Action::FindOwners(queries));
         }
         if !self.alike.is_empty() {

@@ -6,15 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::escape::quoted;
 use crate::host::footprint::Footprint;
 use crate::host::identity::{Match, compare};
 use crate::host::mounts::DeviceNumber;
+use crate::inventory::Volume;
 use crate::types::{HostPath, MountPath};
 use crate::view::{Ownership, Phase, PvView};
 
-use super::{FoundVolume, Planner, PvLocation};
+use super::{Planner, PvLocation};
 
 /// A PV for which the kubelet has mounted something else than its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +35,9 @@ impl Contradiction {
     fn find(
         mounts: &BTreeSet<(DeviceNumber, PathBuf)>,
         pv: &PvView,
-        volume: FoundVolume<'_>,
+        volume: &Arc<Volume>,
     ) -> Option<Self> {
-        let class = volume.class;
+        let class = &volume.class;
         let (seen, agrees, is_proof) = match &volume.candidate.footprint {
             Footprint::Filesystem { fs, root, .. } => (
                 shown(*fs, root),
@@ -59,7 +61,7 @@ impl Contradiction {
                 "the kubelet has {} for PV {}, not {seen} of {}: hostDir and mountDir must be one directory",
                 shown(*fs, root),
                 pv.name,
-                volume.mount_path(),
+                volume.mount_path,
             ),
         })
     }

@@ -15,12 +15,12 @@ impl Planner<'_> {
     pub(super) fn report_shared_filesystems(&mut self) {
         let mut sharing: BTreeMap<(DeviceNumber, u64), BTreeSet<String>> = BTreeMap::new();
         for volume in self.volumes() {
-            let (path, candidate) = (volume.path(), volume.candidate);
+            let (path, candidate) = (&volume.path, &volume.candidate);
             let footprint = &candidate.footprint;
             if let Footprint::Filesystem { fs, .. } = footprint
                 && self.occupied.is_shared(*fs)
-                && self.occupied.at(&path).is_some()
-                && self.occupied.conflict(footprint, &path).is_none()
+                && self.occupied.at(path).is_some()
+                && self.occupied.conflict(footprint, path).is_none()
             {
                 let size = quantity::round_down(candidate.capacity);
                 let paths = sharing.entry((*fs, size)).or_default();

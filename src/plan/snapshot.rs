@@ -8,12 +8,12 @@ use jiff::Timestamp;
 
 use crate::config::{Config, Fault, Loaded};
 use crate::host::mounts::DeviceNumber;
-use crate::inventory::{Observation, Skip};
+use crate::inventory::Observation;
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PathOwner, PvView, StorageClassView, Tenancy};
 
 use super::job_object::JobSource;
-use super::{Contradictions, OtherPvs};
+use super::{Contradictions, Ledger};
 
 /// The configuration and what is wrong with it.
 #[derive(Clone, Debug)]
@@ -145,15 +145,6 @@ impl Cleanup {
     }
 }
 
-/// Why a volume is not offered, by its inspection or a list of the PVs of other nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The identity of what was inspected.
-    pub identity: String,
-    /// The reason.
-    pub skip: Skip,
-}
-
 /// The state of cluster and node at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -173,24 +164,13 @@ pub struct Snapshot {
     pub jobs: Jobs,
     /// What cleaning Jobs are made from.
     pub job_source: Arc<JobSource>,
-    /// Names of PVs and Jobs with a write in flight: the next decision must wait for its result.
-    pub writing: BTreeSet<String>,
-    /// When the first back-off of a failed write ends, on the clock of [`Self::now`]. Its object is among the names above
-    /// until then.
+    /// What this process does and has found out.
+    pub ledger: Ledger,
+    /// When the first back-off of a failed write ends, on the clock of [`Self::now`]. Its object is in
+    /// [`Ledger::writing`] until then.
     pub back_off_ends: Option<Duration>,
-    /// Paths of PVs that are being created and that [`Snapshot::pvs`] may not have yet, with their recorded
-    /// identities. They may come from an earlier configuration, with other names.
-    pub creating: BTreeMap<HostPath, String>,
-    /// The PVs of other nodes with the identities of ours, by [`super::OwnerQuery::key`].
-    pub others: BTreeMap<String, OtherPvs>,
-    /// The devices that could not be opened exclusively, and the volumes that other nodes offer.
-    pub refusals: BTreeMap<HostPath, Refusal>,
-    /// The marks whose PVs were searched by name, so that the cache has those that exist.
-    pub searched: BTreeSet<String>,
     /// The offers of PVs that were deleted unused since this process started, with the UIDs of the PVs.
     pub ended: BTreeSet<(String, String)>,
-    /// The offers that this process has begun and not made: without a PV, nothing was written to their volumes.
-    pub unborn: BTreeSet<String>,
     /// Time since the process started. The plan has no clock of its own.
     pub now: Duration,
     /// The wall clock, to compare with timestamps of the API.

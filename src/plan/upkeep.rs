@@ -70,12 +70,12 @@ impl<'a> Planner<'a> {
         self.finalizer(pv, location, &mut patch);
         self.installation(pv, location, &mut patch);
         let stays = if let PvLocation::Volume(volume) = location {
-            let candidate = volume.candidate;
+            let candidate = &volume.candidate;
             let class = self.snapshot.storage_classes.get(&pv.class);
             let expandable = matches!(class, Some(Some(class)) if class.expandable);
             patch.capacity = capacity(pv, candidate, expandable);
             self.identity(pv, candidate, &mut patch)
-                && self.mark(pv, *volume, &mut patch)
+                && self.mark(pv, volume, &mut patch)
                 && self.check_unique(pv, candidate)
                 && self.check_owners(pv, candidate)
         } else {
@@ -89,7 +89,7 @@ impl<'a> Planner<'a> {
             self.problem(pv, refusal.reason, refusal.state, refusal.message);
         }
         // After a write of the mark, the next scan comes first: the mark `used` precedes the annotation.
-        let creating = &self.snapshot.creating;
+        let creating = &self.snapshot.ledger.creating;
         let is_outdated = self.settings.cluster.is_some()
             && pv.path().is_some_and(|path| creating.contains_key(path));
         if stays && !is_outdated {
@@ -277,7 +277,7 @@ impl<'a> Planner<'a> {
     pub(super) fn adoption_patch(&self, pv: &'a PvView) -> Result<Patch, String> {
         let recorded = pv.identity.as_deref();
         let candidate = match self.locate(pv) {
-            PvLocation::Volume(volume) => volume.candidate,
+            PvLocation::Volume(volume) => &volume.candidate,
             PvLocation::Outside(refusal) => return Err(refusal.message),
             _ => {
                 let forget = to_forget(pv);

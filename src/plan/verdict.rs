@@ -124,7 +124,7 @@ pub fn may_clean(
             _ => absence,
         });
     };
-    let (class, candidate) = (volume.class, volume.candidate);
+    let (class, candidate) = (&volume.class, &volume.candidate);
     if pv.mode != class.volume_mode
         || (pv.mode == VolumeMode::Block && candidate.kind != VolumeMode::Block)
     {

@@ -33,17 +33,13 @@ impl Notices {
             }
             if in_doubt(&old) {
                 now.insert(old);
-            } else if let About::Pv(pv, _) = &old.about {
+            } else if let Some(pv) = pv_of(&old) {
                 tracing::info!(pv, reason = old.reason, "no longer the case");
             }
         }
         for notice in &fresh {
             let (reason, message) = (notice.reason, &notice.message);
-            if let About::Pv(pv, _) = &notice.about {
-                tracing::warn!(pv, reason, "{message}");
-            } else {
-                tracing::warn!(reason, "{message}");
-            }
+            tracing::warn!(pv = pv_of(notice), reason, "{message}");
             reporter.warning(&notice.about, reason, "Check", message);
         }
         self.reported = now;
@@ -52,12 +48,15 @@ impl Notices {
 
     /// The PVs with a problem, and the reasons.
     pub fn about_pvs(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        self.reported
-            .iter()
-            .filter_map(|notice| match &notice.about {
-                About::Pv(pv, _) => Some((pv.as_str(), notice.reason)),
-                _ => None,
-            })
+        let reported = self.reported.iter();
+        reported.filter_map(|notice| Some((pv_of(notice)?, notice.reason)))
+    }
+}
+
+fn pv_of(notice: &Notice) -> Option<&str> {
+    match &notice.about {
+        About::Pv(pv, _) => Some(pv),
+        _ => None,
     }
 }
 

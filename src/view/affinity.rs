@@ -1,8 +1,10 @@
 //! The required node affinity of a PV, evaluated as the scheduler does.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity};
 
-use super::NodeView;
+use super::{NodeView, PvSpec};
 use crate::names::LABEL_HOSTNAME;
 
 /// An affinity that its hostnames do not describe completely.
@@ -34,6 +36,30 @@ impl Affinity {
             Self::AnyNode => true,
             Self::Terms(terms) => terms.iter().any(|term| matches(term, node)),
         }
+    }
+}
+
+impl PvSpec {
+    /// The values of a Node label that the affinity allows; none if a term has none. Any node may match such a term, even
+    /// one that joins later.
+    pub fn nodes_of_terms(&self, label: &str) -> BTreeSet<String> {
+        let terms: Vec<_> = self.values_of_terms(label).collect();
+        let is_open = terms.iter().any(Vec::is_empty);
+        terms.into_iter().filter(|_| !is_open).flatten().collect()
+    }
+
+    /// The values of a Node label that each term of the required affinity allows by `In`. Terms are OR-ed. The other
+    /// expressions of a term can only exclude some of its nodes.
+    pub(super) fn values_of_terms(&self, label: &str) -> impl Iterator<Item = Vec<String>> {
+        let required = self.node_affinity.iter().flat_map(|it| &it.required);
+        let terms = required.flat_map(|it| &it.node_selector_terms);
+        terms.map(move |term| {
+            let expressions = term.match_expressions.iter().flatten();
+            expressions
+                .filter(|it| it.key == label && it.operator == "In")
+                .flat_map(|it| it.values.clone().unwrap_or_default())
+                .collect()
+        })
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::PersistentVolume;
-use super::pv::nodes_of_terms;
 use crate::names::LABEL_HOSTNAME;
 
 /// The forms of a reference.
@@ -90,7 +89,7 @@ impl NodeReference {
     fn nodes(&self, pv: &PersistentVolume) -> BTreeSet<String> {
         let csi = pv.spec.csi.as_ref();
         let (map, key) = match self {
-            Self::Affinity(label) => return nodes_of_terms(&pv.spec, label),
+            Self::Affinity(label) => return pv.spec.nodes_of_terms(label),
             Self::Annotation(key) => (pv.metadata.annotations.as_ref(), key),
             Self::Attribute(key) => (csi.and_then(|it| it.volume_attributes.as_ref()), key),
         };

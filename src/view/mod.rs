@@ -13,7 +13,6 @@ pub use csi::{CsiDriver, NodeReference};
 pub use job::{Job, JobState, JobView, Jobs};
 pub use node::NodeView;
 pub use partial::Partial;
-pub(crate) use pv::nodes_of_terms;
 pub use pv::{
     ClaimRef, Ownership, PathOwner, PersistentVolume, Phase, PvRef, PvSpec, PvView, ReclaimPolicy,
     Tenancy,

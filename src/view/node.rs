@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
+use super::partial::annotation_is_true;
 use crate::names::{ANNOTATION_PAUSED, CONSENT_PREFIX, LABEL_HOSTNAME};
 
 /// The Node that this provisioner serves.
@@ -32,19 +33,20 @@ impl NodeView {
     pub fn from_metadata(metadata: &ObjectMeta) -> Result<Self, String> {
         let name = metadata.name.clone().unwrap_or_default();
         let labels = metadata.labels.clone().unwrap_or_default();
-        match labels.get(LABEL_HOSTNAME) {
-            Some(hostname) if !hostname.is_empty() => Ok(Self {
-                name,
-                uid: metadata.uid.clone().unwrap_or_default(),
-                hostname: hostname.clone(),
-                labels,
-                consents: consents(metadata),
-                paused: super::pv::annotation_is_true(metadata, ANNOTATION_PAUSED),
-            }),
-            _ => Err(format!(
+        let hostname = labels.get(LABEL_HOSTNAME).filter(|it| !it.is_empty());
+        let hostname = hostname.cloned().ok_or_else(|| {
+            format!(
                 "the Node {name:?} has no label {LABEL_HOSTNAME:?}; the kubelet sets it, put it back with: kubectl label node {name} {LABEL_HOSTNAME}={name}"
-            )),
-        }
+            )
+        })?;
+        Ok(Self {
+            name,
+            uid: metadata.uid.clone().unwrap_or_default(),
+            hostname,
+            labels,
+            consents: consents(metadata),
+            paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
+        })
     }
 
     /// The owner reference that garbage-collects an object with this Node.

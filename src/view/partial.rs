@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use k8s_openapi::{Metadata, Resource};
 use kube::api::ObjectMeta;
 use serde::Deserialize;
+use serde::de::value::{Error, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
 /// An object of kind `K`, with these parts of its spec and its status.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,4 +44,15 @@ impl<K: Resource, Spec, Status> Metadata for Partial<K, Spec, Status> {
     fn metadata_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
     }
+}
+
+/// A word of the API; `None` if it is absent or unknown.
+pub(super) fn parse<T: DeserializeOwned>(word: Option<&String>) -> Option<T> {
+    let word: StrDeserializer<'_, Error> = word?.as_str().into_deserializer();
+    T::deserialize(word).ok()
+}
+
+pub(super) fn annotation_is_true(metadata: &ObjectMeta, key: &str) -> bool {
+    let value = metadata.annotations.as_ref().and_then(|map| map.get(key));
+    value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }

@@ -1,6 +1,6 @@
 //! A PersistentVolume.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -11,9 +11,6 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use kube::api::ObjectMeta;
-use serde::de::value::{Error, StrDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -24,12 +21,13 @@ use crate::names::{
     PROVISIONER_PREFIX, UNVERIFIED, provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::types::{HostPath, VolumeMode};
+use crate::view::partial::{annotation_is_true, parse};
 use crate::view::{Affinity, NodeView, Partial};
 
 /// A PersistentVolume, as far as it is read.
 pub type PersistentVolume = Partial<FullPv, PvSpec, PersistentVolumeStatus>;
 
-/// Its spec.
+/// The spec of a PersistentVolume.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PvSpec {
@@ -38,8 +36,9 @@ pub struct PvSpec {
     /// The CSI driver and its attributes.
     pub csi: Option<CSIPersistentVolumeSource>,
     host_path: Option<HostPathVolumeSource>,
-    local: Option<LocalVolumeSource>,
-    node_affinity: Option<VolumeNodeAffinity>,
+    /// The path, usable or not.
+    pub local: Option<LocalVolumeSource>,
+    pub(super) node_affinity: Option<VolumeNodeAffinity>,
     persistent_volume_reclaim_policy: Option<String>,
     storage_class_name: Option<String>,
     volume_mode: Option<String>,
@@ -216,7 +215,6 @@ impl PvView {
         let local_path = local_path(spec);
         let local = spec.local.as_ref().filter(|_| local_path.is_err());
         let host_path = spec.host_path.as_ref().map(|it| &it.path);
-        let capacity = spec.capacity.get("storage");
         let deletion = metadata.deletion_timestamp.as_ref();
         let transition = status.last_phase_transition_time.as_ref();
         let use_is_unverified = annotation(ANNOTATION_USED).as_deref() == Some(UNVERIFIED);
@@ -231,7 +229,7 @@ impl PvView {
             local_path,
             other_path: local.map(|it| &it.path).or(host_path).cloned(),
             mode: parse(spec.volume_mode.as_ref()).unwrap_or_default(),
-            capacity: capacity.map(|quantity| quantity.0.clone()),
+            capacity: spec.capacity.get("storage").map(|it| it.0.clone()),
             policy: parse(policy).unwrap_or(ReclaimPolicy::Retain),
             claim: spec.claim_ref.as_ref().map(|claim| ClaimRef {
                 namespace: claim.namespace.clone().unwrap_or_default(),
@@ -243,7 +241,7 @@ impl PvView {
             release: deletion
                 .zip(transition)
                 .map(|(deleted, released)| format!("{}/{}", deleted.0, released.0)),
-            hostnames: values_of_terms(spec, LABEL_HOSTNAME).flatten().collect(),
+            hostnames: spec.values_of_terms(LABEL_HOSTNAME).flatten().collect(),
             affinity: Affinity::from_api(spec.node_affinity.as_ref()),
             hostname_label: pv.labels().get(LABEL_HOSTNAME).cloned(),
             provisioned_by: annotation(ANNOTATION_PROVISIONED_BY),
@@ -376,8 +374,7 @@ impl PvView {
         let on_node = is_labelled || self.is_local_to(node);
         let extends_bare = self.names_provisioner_of(node);
         let is_this_node = by == name || (node_name_only && extends_bare && is_labelled);
-        let manager = self.installation.as_deref();
-        let is_other = manager.is_some() && manager != installation;
+        let is_other = self.installation.is_some() && self.installation.as_deref() != installation;
         match (is_this_node, extends_bare && on_node) {
             (false, false) => Ownership::Foreign,
             _ if is_other => Ownership::OtherInstallation,
@@ -387,55 +384,12 @@ impl PvView {
     }
 }
 
-/// A word of the API; `None` if it is absent or unknown.
-pub(super) fn parse<T: DeserializeOwned>(word: Option<&String>) -> Option<T> {
-    let word: StrDeserializer<'_, Error> = word?.as_str().into_deserializer();
-    T::deserialize(word).ok()
-}
-
-pub(super) fn annotation_is_true(metadata: &ObjectMeta, key: &str) -> bool {
-    let value = metadata.annotations.as_ref().and_then(|map| map.get(key));
-    value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
-}
-
-impl PvSpec {
-    /// Whether it is a local volume, with a usable path or not.
-    pub fn is_local(&self) -> bool {
-        self.local.is_some()
-    }
-}
-
 fn local_path(spec: &PvSpec) -> Result<HostPath, String> {
     let Some(local) = &spec.local else {
         return Err("it is not a local volume (it has no spec.local)".into());
     };
     let text = &local.path;
     HostPath::from_api(text).map_err(|why| format!("its path {text:?} is not usable: {why}"))
-}
-
-/// The values of a Node label that the affinity allows; none if a term has none. Any node may match such a term, even one
-/// that joins later.
-pub fn nodes_of_terms(spec: &PvSpec, label: &str) -> BTreeSet<String> {
-    let terms: Vec<_> = values_of_terms(spec, label).collect();
-    if terms.iter().any(Vec::is_empty) {
-        return BTreeSet::new();
-    }
-    terms.into_iter().flatten().collect()
-}
-
-/// The values of a Node label that each term of the required affinity allows by `In`. Terms are OR-ed. The other
-/// expressions of a term can only exclude some of its nodes.
-fn values_of_terms(spec: &PvSpec, label: &str) -> impl Iterator<Item = Vec<String>> {
-    let affinity = spec.node_affinity.as_ref();
-    let required = affinity.and_then(|affinity| affinity.required.as_ref());
-    let terms = required.into_iter().flat_map(|it| &it.node_selector_terms);
-    terms.map(move |term| {
-        let expressions = term.match_expressions.iter().flatten();
-        expressions
-            .filter(|it| it.key == label && it.operator == "In")
-            .flat_map(|it| it.values.clone().unwrap_or_default())
-            .collect()
-    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::ReclaimPolicy;
-use super::pv::parse;
+use super::partial::parse;
 
 /// The fields of a StorageClass that a new PV copies.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,20 +13,6 @@ const CLEANUP: &str = "src/plan/cleanup.rs";
 pub const RULES: &[Rule] = &[
     // What the gate reads again.
     rule(
-        "the PV is read again, by its UID",
-        GATE,
-        "let Some(pv) = found.filter(|pv| pv.uid == order.pv.uid) else {",
-        "let Some(pv) = Some(order.pv.clone()).filter(|_| BROKEN).or(found.filter(|pv| pv.uid == order.pv.uid)) else {",
-    )
-    .and(&["the commit is written although it changes nothing"]),
-    rule(
-        "a PV that is not due any more is not wiped",
-        GATE,
-        "} else if due(&pv) != Due::Yes || consents_to_forget(&pv) {",
-        "} else if !BROKEN && (due(&pv) != Due::Yes || consents_to_forget(&pv)) {",
-    )
-    .and(&["a wipe ends when its PV is used again, or kept"]),
-    rule(
         "what the kubelet has mounted is not wiped",
         GATE,
         "if let Some(path) = uses.paths.first() {",
@@ -93,12 +79,6 @@ pub const RULES: &[Rule] = &[
         "if !BROKEN && !pv.deleting {",
     ),
     rule(
-        "no pod of another Job is left before a wipe",
-        COMMIT,
-        "if order.candidate.kind == VolumeMode::Block {",
-        "if !BROKEN && order.candidate.kind == VolumeMode::Block {",
-    ),
-    rule(
         "the PV stays until its volume is wiped",
         ATTEMPT,
         "let clean = if let Some(job) = &order.cleaned_by {",
@@ -138,22 +118,10 @@ pub const RULES: &[Rule] = &[
     )
     .and(&["a clean volume is not wiped again"]),
     rule(
-        "a PV that was released again after the wipe stays",
-        RELEASE,
-        "if !pv.deleting || pv.release != self.release {\n            return Ok(false);",
-        "if !BROKEN && (!pv.deleting || pv.release != self.release) {\n            return Ok(false);",
-    ),
-    rule(
         "a PV goes once its volume is clean",
         RELEASE,
         "cluster.remove_finalizer(&pv, &others).await?;",
         "if !BROKEN { cluster.remove_finalizer(&pv, &others).await?; }",
-    ),
-    rule(
-        "a wiped volume has the mark `free`",
-        "src/cleanup/mark.rs",
-        "        mark.state = MarkState::Free;",
-        "        if !BROKEN { mark.state = MarkState::Free; }",
     ),
     // What DeletePVs decides.
     rule(
@@ -188,19 +156,6 @@ pub const RULES: &[Rule] = &[
         "            if !BROKEN && !cleanup.is_attempt_due(self.snapshot.now, order.basis) {",
     ),
     rule(
-        "a Job of another tenancy is deleted first",
-        CLEANUP,
-        "        _ if !job.is_for(&order.pv.tenancy()) => {",
-        "        _ if !BROKEN && !job.is_for(&order.pv.tenancy()) => {",
-    )
-    .and(&["a Job that cleaned goes before the PV"]),
-    rule(
-        "a Job that cleaned goes before the PV",
-        CLEANUP,
-        "        if let Some(job) = self.job_of(pv) {\n            if self.snapshot.now",
-        "        if let Some(job) = self.job_of(pv).filter(|_| !BROKEN) {\n            if self.snapshot.now",
-    ),
-    rule(
         "a Node that was registered again keeps its PVs",
         DELETE_PVS,
         "Ownership::FormerNode => self.adopt(pv),",
@@ -225,13 +180,6 @@ pub const RULES: &[Rule] = &[
         VERDICT,
         "if let Some(other) = occupied.recorded_on(observed, &pv.uid) {",
         "if let Some(other) = occupied.recorded_on(observed, &pv.uid).filter(|_| !BROKEN) {",
-    )
-    .hidden(),
-    rule(
-        "the commit is written although it changes nothing",
-        COMMIT,
-        "    let patched = context.cluster.patch_pv(&pv.reference(), metadata).await;",
-        "    let patched = if BROKEN && pv.deleting && pv.has_finalizer() { Ok(pv.clone()) } else { context.cluster.patch_pv(&pv.reference(), metadata).await };",
     )
     .hidden(),
     rule(

@@ -17,7 +17,7 @@ use rules::{Rule, all};
 use serde_json::Value;
 
 /// The worlds in which a rule must be found.
-const WORLDS: u32 = 1000;
+const WORLDS: u32 = 2000;
 /// The tests that have to find it, the quick one first.
 const TESTS: [&str; 2] = ["no_history", "data_is_kept"];
 /// What the copy has of this directory.
@@ -121,7 +121,7 @@ fn numbers(rule: &Rule) -> String {
 /// Runs a test while a rule is broken. Returns how it failed, and how much had been searched before.
 fn find(simulation: &str, search: &str, rule: &str) -> Option<(String, String)> {
     let run = Command::new("timeout")
-        .args(["300", simulation, search, "--nocapture"])
+        .args(["900", simulation, search, "--nocapture"])
         .env("BROKEN_RULES", rule)
         .env("SIMULATION_WORLDS", WORLDS.to_string())
         .env("SIMULATION_FIRST", "1")

@@ -55,7 +55,7 @@ pub const RULES: &[Rule] = &[
     .and(&["a disk that moved to another node is not offered again"]),
     rule(
         "a volume is inspected before it is offered",
-        "src/act/offer_checks.rs",
+        "src/act/offer.rs",
         "            Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),\n        };\n        let unused",
         "            Err(_) if BROKEN => return None,\n            Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),\n        };\n        let unused",
     )
@@ -88,7 +88,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "an offer ends only unused",
-        "src/cache/pvs.rs",
+        "src/cache/expectations.rs",
         "let offer = pv.offer.clone().filter(|_| pv.had_no_tenant());",
         "let offer = pv.offer.clone().filter(|_| BROKEN || pv.had_no_tenant());",
     ),
@@ -111,12 +111,6 @@ pub const RULES: &[Rule] = &[
         "MarkOnDisk::Valid(mark) if mark.cluster == cluster && (BROKEN || mark.pv_uid == pv.uid) => {",
     ),
     rule(
-        "a lagging API server does not undo a mark `free`",
-        "src/act/marks.rs",
-        "if write.candidate.mark.on_disk.is_free() {",
-        "if !BROKEN && write.candidate.mark.on_disk.is_free() {",
-    ),
-    rule(
         "a mark precedes its PV",
         "src/act/create.rs",
         "if let Some(write) = &draft.mark\n",
@@ -132,26 +126,14 @@ pub const RULES: &[Rule] = &[
     rule(
         "a write is expected until the watch shows it",
         "src/cache/expectations.rs",
-        "        let expected = &mut self.state.lock().expected;\n",
-        "        if BROKEN { return; }\n        let expected = &mut self.state.lock().expected;\n",
-    ),
-    rule(
-        "a write has the version of the PV that it was decided on",
-        "src/cluster/pvs.rs",
-        "        body[\"metadata\"][\"resourceVersion\"] = pv.resource_version.clone().into();\n",
-        "        if !BROKEN { body[\"metadata\"][\"resourceVersion\"] = pv.resource_version.clone().into(); }\n",
+        "        let state = &mut *self.state.lock();\n",
+        "        if BROKEN { return; }\n        let state = &mut *self.state.lock();\n",
     ),
     rule(
         "a deletion has the version of the PV that it was decided on",
         "src/cluster/pvs.rs",
         "        let seen = only(&pv.uid, Some(&pv.resource_version));\n        let (pvs, params) = (self.pvs(), DeleteParams::default().preconditions(seen));\n        let deleted",
         "        let seen = only(&pv.uid, Some(pv.resource_version.as_str()).filter(|_| !BROKEN));\n        let (pvs, params) = (self.pvs(), DeleteParams::default().preconditions(seen));\n        let deleted",
-    ),
-    rule(
-        "one attempt at a time cleans a volume",
-        "src/cleanup/table.rs",
-        "        if entry.cleanup.running || is_clean {",
-        "        if (entry.cleanup.running && !BROKEN) || is_clean {",
     ),
     rule(
         "our Node is read again before it owns a PV",
@@ -161,12 +143,6 @@ pub const RULES: &[Rule] = &[
     ),
     // What keeps the node going.
     rule(
-        "PVs without a hostname label are listed",
-        "src/cache/pvs.rs",
-        "        if self.dirs != *dirs {",
-        "        if BROKEN { self.dirs.clear(); self.outdated_at = Some(Instant::now() + Duration::from_secs(360_000)); return; }\n        if self.dirs != *dirs {",
-    ),
-    rule(
         "a dirty volume is not offered",
         MARKS,
         "            Unowned::Dirty => {\n                let (node, what)",
@@ -175,14 +151,14 @@ pub const RULES: &[Rule] = &[
     rule(
         "the PV of a mark is searched before the mark is judged",
         MARKS,
-        "        if found.has_past() && !self.snapshot.searched.contains(&found.digest()) {",
-        "        if !BROKEN && found.has_past() && !self.snapshot.searched.contains(&found.digest()) {",
+        "        if found.has_past() && !self.snapshot.ledger.searched.contains(&found.digest()) {",
+        "        if !BROKEN && found.has_past() && !self.snapshot.ledger.searched.contains(&found.digest()) {",
     ),
     rule(
         "the offer of a PV that was created is not begun again",
         MARK,
-        "let is_own = unborn.contains(&mark.token);",
-        "let is_own = BROKEN || unborn.contains(&mark.token);",
+        "let is_own = ledger.unborn.contains(&mark.token);",
+        "let is_own = BROKEN || ledger.unborn.contains(&mark.token);",
     ),
     rule(
         "the claim of a mark is compared",

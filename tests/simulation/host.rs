@@ -16,7 +16,7 @@ use local_volume_provisioner::config::{Class, DiscoveryPolicy};
 use local_volume_provisioner::host::host_path::HostPaths;
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::{
-    Candidate, Disks, Finding, Observation, Scanner, Skip, Taken,
+    Candidate, Disks, Finding, Observation, Scanner, Skip, Taken, Volume,
 };
 use local_volume_provisioner::plan::{CleanOrder, MarkWrite, PvDraft, reasons};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
@@ -117,6 +117,7 @@ impl SimScanner {
             return None;
         }
         let path = HostPath::from_api(&slot.path).unwrap();
+        let name = path.child_of(&self.class.host_dir).unwrap().to_owned();
         let finding = if let Some(at) = slot.disk {
             let is_marked = state.mark(slot.node, at) != MarkOnDisk::Absent;
             let reads = (self.class.discovery_policy == DiscoveryPolicy::EmptyOnly || is_marked)
@@ -124,12 +125,12 @@ impl SimScanner {
             if state.disks[at].hangs {
                 Finding::Skipped(Skip::new(SkipReason::TimedOut, "no answer"))
             } else {
-                Finding::Volume(Box::new(state.candidate(slot.node, at, reads)))
+                let found = state.candidate(slot.node, at, reads);
+                Finding::Volume(Arc::new(Volume::new(&self.class, &name, found)))
             }
         } else {
             Finding::Skipped(Skip::new(SkipReason::NotMounted, "not mounted").gone())
         };
-        let name = path.child_of(&self.class.host_dir).unwrap().to_owned();
         Some((name, finding))
     }
 }
@@ -165,7 +166,7 @@ impl Scanner for SimScanner {
 impl Host for SimHost {
     fn inspect<'a>(&'a self, draft: &'a PvDraft, _: &'a PassFacts) -> Look<'a, Candidate> {
         let look = async {
-            let at = self.find(&draft.mount_path).await?;
+            let at = self.find(&draft.volume.mount_path).await?;
             self.inspect_disk(at)
         };
         look.boxed()
@@ -173,7 +174,7 @@ impl Host for SimHost {
 
     fn open<'a>(&'a self, order: &'a CleanOrder, _: &'a PassFacts) -> Look<'a, BoxedVolume> {
         let open = async {
-            let at = self.find(&order.mount_path).await?;
+            let at = self.find(&order.volume.mount_path).await?;
             let candidate = self.inspect_disk(at)?;
             let held = self.world.take_lock(at, Some(self.process));
             let held = held.ok_or_else(|| in_use("it is locked"))?;
@@ -196,15 +197,15 @@ impl Host for SimHost {
 
     fn mark<'a>(&'a self, write: &'a MarkWrite, _: &'a PassFacts) -> Look<'a, ()> {
         let work = async {
-            let at = self.find(&write.mount_path).await?;
+            let at = self.find(&write.volume.mount_path).await?;
             pause(20).await;
             self.goes_on().await;
             {
                 let mut state = self.world.lock();
                 let is_there = state.slot_of(self.node, at).is_some();
                 let found = state.candidate(self.node, at, false);
-                let is_same = found.identity == write.candidate.identity
-                    && found.mark.on_disk == write.candidate.mark.on_disk;
+                let is_same = found.identity == write.volume.candidate.identity
+                    && found.mark.on_disk == write.volume.candidate.mark.on_disk;
                 if !is_there || !is_same {
                     return Err(Obstacle::Unknown("it has changed since the scan".into()));
                 }
@@ -345,7 +346,7 @@ impl LockedVolume for SimVolume {
         let wipe = Wipe {
             node: self.host.node,
             is_orphan: order.orphan_on.is_some(),
-            path: order.path.to_string(),
+            path: order.volume.path.to_string(),
             pv: order.pv.name.clone(),
             pv_uid: order.pv.uid.clone(),
             identity: commit.identity().to_owned(),

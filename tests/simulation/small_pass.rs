@@ -1,6 +1,7 @@
 //! What a pass does in the small world.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::Candidate;
@@ -9,8 +10,8 @@ use local_volume_provisioner::names::{
 };
 use local_volume_provisioner::plan::verdict::may_clean;
 use local_volume_provisioner::plan::{
-    Action, Agreement, CleanOrder, FoundVolume, MarkWrite, Occupied, Patch, PvDraft, PvLocation,
-    Withdrawal, agreement, mark_of, plan,
+    Action, Agreement, CleanOrder, MarkWrite, Occupied, Patch, PvDraft, PvLocation, Withdrawal,
+    agreement, mark_of, plan,
 };
 use local_volume_provisioner::view::{Phase, PvView};
 use serde_json::from_value;
@@ -84,7 +85,7 @@ impl Small {
     }
 
     fn write_mark(&mut self, write: &MarkWrite, effects: &mut Effects) -> Result<(), Crashed> {
-        if let Some(at) = self.found(write.path.as_str(), &write.candidate) {
+        if let Some(at) = self.found(write.volume.path.as_str(), &write.volume.candidate) {
             effects.next()?;
             self.disks[at].set_mark(MarkOnDisk::Valid(write.mark.clone()));
         }
@@ -93,6 +94,7 @@ impl Small {
 
     fn create(&mut self, draft: PvDraft, effects: &mut Effects) -> Result<(), Crashed> {
         let before = draft
+            .volume
             .candidate
             .mark
             .on_disk
@@ -160,15 +162,19 @@ impl Small {
         effects: &mut Effects,
     ) -> Result<(), Crashed> {
         let name = &order.pv.name;
-        let Some(at) = self.found(order.path.as_str(), &order.candidate) else {
+        let Some(at) = self.found(order.volume.path.as_str(), &order.volume.candidate) else {
             return Ok(());
         };
         let (candidate, settings) = (self.candidate(at), self.settings());
-        let entry = order.path.child_of(&order.class.host_dir).unwrap();
-        let location = PvLocation::Volume(FoundVolume::new(&order.class, entry, &candidate));
+        let volume = Arc::new(order.volume.now(candidate.clone()));
+        let location = PvLocation::Volume(&volume);
         let snapshot = self.snapshot();
         let node = snapshot.node.as_ref().unwrap();
-        let mut pv = self.pvs[name].clone();
+        let Some(mut pv) = self.pvs.get(name).cloned() else {
+            let path = &order.volume.path;
+            self.fault = Some(format!("{path} is wiped without a PV or a consent"));
+            return Ok(());
+        };
         let Ok(permission) = may_clean(&pv, settings, node, &location, occupied) else {
             return Ok(());
         };

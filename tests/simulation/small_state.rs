@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use local_volume_provisioner::config::{Loaded, from_files};
 use local_volume_provisioner::host::identity::GlobalIdentity;
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
-use local_volume_provisioner::inventory::{Candidate, Finding, Observation, Skip};
+use local_volume_provisioner::inventory::{Candidate, Finding, Observation, Skip, Volume};
 use local_volume_provisioner::names::LABEL_HOSTNAME;
-use local_volume_provisioner::plan::{Settings, Snapshot};
+use local_volume_provisioner::plan::{Ledger, Settings, Snapshot};
 use local_volume_provisioner::types::{SkipReason, VolumeMode};
 use local_volume_provisioner::view::{
     ClaimRef, NodeView, Phase, PvView, ReclaimPolicy, StorageClassView,
@@ -359,12 +359,17 @@ impl Small {
     }
 
     pub fn snapshot(&self) -> Snapshot {
+        let (name, class) = self.settings().config.classes.first_key_value().unwrap();
         let entries = (0..DISKS).map(|slot| {
+            let entry = format!("d{slot}");
             let finding = match self.slots[slot] {
-                Some(disk) => Finding::Volume(Box::new(self.candidate(disk))),
+                Some(disk) => {
+                    let volume = Volume::new(class, &entry, self.candidate(disk));
+                    Finding::Volume(Arc::new(volume))
+                }
                 None => Finding::Skipped(Skip::new(SkipReason::NotMounted, "not mounted").gone()),
             };
-            (format!("d{slot}"), finding)
+            (entry, finding)
         });
         let observation = Observation {
             entries: Arc::new(entries.filter(|_| self.has_class).collect()),
@@ -372,19 +377,21 @@ impl Small {
             complete: true,
             fault: None,
         };
-        let class = StorageClassView {
+        let storage_class = StorageClassView {
             reclaim_policy: ReclaimPolicy::Delete,
             mount_options: Vec::new(),
             expandable: false,
         };
-        let name = CLASSES[usize::from(!self.has_class)].to_owned();
         let searched = self.disks.iter().filter(|disk| disk.is_searched);
         Snapshot {
             node: Some(node()),
-            storage_classes: BTreeMap::from([(name.clone(), Some(class))]),
-            observed: BTreeMap::from([(name, observation)]),
+            storage_classes: BTreeMap::from([(name.clone(), Some(storage_class))]),
+            observed: BTreeMap::from([(name.clone(), observation)]),
             pvs: Some(self.pvs.values().cloned().collect()),
-            searched: searched.map(|disk| disk.mark.digest()).collect(),
+            ledger: Ledger {
+                searched: searched.map(|disk| disk.mark.digest()).collect(),
+                ..Ledger::default()
+            },
             ended: self.ended.clone(),
             now: Duration::from_secs(100),
             date: date() + SignedDuration::from_secs(100),

@@ -11,23 +11,23 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::ListParams;
 
 use crate::args::{Args, Clean, Environment};
+use crate::cleanup::Obstacle;
 use crate::cleanup::blocking::open_when_free;
 use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
 use crate::cleanup::path_owner::{self, owns};
 use crate::cleanup::pods::{self, ensure_no_host_path};
 use crate::cleanup::volume::{Access, OpenVolume};
-use crate::cleanup::{Failure, Obstacle};
 use crate::cluster::{Cluster, PodView, jobs_of};
 use crate::cmd::discover;
 use crate::cmd::run::{UsageError, cluster, load, state_directory};
 use crate::config::{Class, Cleaner};
-use crate::host::identity::Identity;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{Mark, MarkState, StateDir};
+use crate::inventory::Volume;
 use crate::plan::verdict::may_clean;
-use crate::plan::{ClassReport, FoundVolume, PvLocation, Settings, VolumeReport};
+use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
-use crate::view::{JobView, NodeView, PathOwner, Phase, PvView};
+use crate::view::{JobView, NodeView, Phase, PvView};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
@@ -45,7 +45,6 @@ pub struct Target {
     pub mark: Option<Mark>,
 }
 
-/// Finds the requested volume.
 pub struct Finder<'a> {
     request: &'a Clean,
     node: String,
@@ -91,12 +90,12 @@ impl<'a> Finder<'a> {
     /// Why it must not be cleaned, or why it cannot be checked.
     pub async fn open(&self) -> Result<Target> {
         let node = self.cluster.node(&self.node).await;
-        let node =
-            NodeView::from_metadata(&node.context("reading the Node")?).map_err(Error::msg)?;
+        let node = node.context("reading the Node")?;
+        let node = NodeView::from_metadata(&node).map_err(Error::msg)?;
         let pvs = self.pvs(&node).await?;
         let of_node = jobs_of(&node.hostname);
-        let jobs = self.cluster.list_jobs(self.namespace, &of_node);
-        let jobs = jobs.await.context("listing the cleaning Jobs")?;
+        let jobs = self.cluster.list_jobs(self.namespace, &of_node).await;
+        let jobs = jobs.context("listing the cleaning Jobs")?;
         let pods = self.pods(&node.name).await?;
         let plan = discover::survey(&self.settings, node.clone(), pvs.clone(), &jobs).await;
         let (class, entry) = self.find(&plan.classes)?;
@@ -124,9 +123,8 @@ impl<'a> Finder<'a> {
         let method = self.method(kind, class)?;
         let (config, kubelet) = (Arc::clone(&self.settings.config), self.kubelet.clone());
         let (volume, state, name) = (path.clone(), self.state.clone(), class.name.clone());
-        let is_other = |it: &&PathOwner| pv.as_ref().is_none_or(|pv| pv.uid != it.uid);
-        let owners = plan.occupied.owners.iter().filter(is_other).cloned();
-        let owners: Vec<_> = owners.collect();
+        let mut owners = plan.occupied.owners.clone();
+        owners.retain(|it| pv.as_ref().is_none_or(|pv| pv.uid != it.uid));
         let mut paths = pods::paths_of(&pods);
         paths.extend(path_owner::paths_of(&owners, &offered_at));
         let inspection = move || {
@@ -156,22 +154,20 @@ impl<'a> Finder<'a> {
             "the PV of {path} has changed: run the command again"
         );
         if let Some(pv) = &pv {
-            let volume = FoundVolume::new(class, &entry.entry, &opened.candidate);
-            let place = PvLocation::Volume(volume);
+            let volume = Arc::new(Volume::new(class, &entry.entry, opened.candidate.clone()));
+            let place = PvLocation::Volume(&volume);
             may_clean(pv, &self.settings, &node, &place, &plan.occupied)
                 .map_err(|refusal| anyhow!("PV {}: {}", pv.name, refusal.message))?;
         }
         // The mark of a PV that stays is the provisioner's.
-        let uid = if self.state.is_open() && pv.is_none() {
-            self.cluster
-                .origin
-                .compare(&ObjectReference::default(), true);
+        let mut uid = None;
+        if self.state.is_open() && pv.is_none() {
+            let origin = &self.cluster.origin;
+            origin.compare(&ObjectReference::default(), true);
             let known = self.cluster.ensure_known().await;
             known.context("reading the namespace kube-system")?;
-            self.cluster.origin.uid()
-        } else {
-            None
-        };
+            uid = origin.uid();
+        }
         let mark = uid.map(|cluster| Mark {
             cluster,
             state: MarkState::Free,
@@ -251,19 +247,4 @@ fn ensure_unclaimed(pv: &PvView, jobs: &[JobView]) -> Result<()> {
         _ => return Ok(()),
     };
     bail!("PV {} {why}", pv.name)
-}
-
-impl Target {
-    /// The identity of the storage.
-    pub fn identity(&self) -> &Identity {
-        &self.opened.candidate.identity
-    }
-
-    /// Deletes the data and verifies it.
-    pub async fn wipe(self, progress: &Progress) -> Result<(), Failure> {
-        let pv = self.pv.map_or_else(String::new, |pv| pv.name);
-        let (mark, trim) = (self.mark, self.class.trim);
-        let cleaned = self.opened.clean(&pv, &self.method, trim, mark, progress);
-        cleaned.await.map(drop)
-    }
 }

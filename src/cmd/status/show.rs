@@ -82,21 +82,14 @@ fn volume_problems(document: &Value) -> impl Iterator<Item = &Value> {
     volumes.filter(|volume| severity(volume) == Severity::Problem)
 }
 
-/// What a volume requires of an operator.
 pub(super) fn severity(volume: &Value) -> Severity {
-    let is_problem = match text(volume, "state") {
-        "Waiting" => volume["cleanup"]["seconds"].as_u64() >= Some(LONG_WAIT_SECONDS),
-        "Skipped" => match text(volume, "reason") {
-            "NamePatternMismatch" | "CleanupRunning" => false,
-            reason if MINOR_SKIPS.contains(&reason) => return Severity::Attention,
-            _ => true,
-        },
-        state => !GOOD_STATES.contains(&state),
-    };
-    if is_problem {
-        Severity::Problem
-    } else {
-        Severity::None
+    let waited = volume["cleanup"]["seconds"].as_u64();
+    match (text(volume, "state"), text(volume, "reason")) {
+        ("Waiting", _) if waited < Some(LONG_WAIT_SECONDS) => Severity::None,
+        ("Skipped", "NamePatternMismatch" | "CleanupRunning") => Severity::None,
+        ("Skipped", reason) if MINOR_SKIPS.contains(&reason) => Severity::Attention,
+        (state, _) if GOOD_STATES.contains(&state) => Severity::None,
+        _ => Severity::Problem,
     }
 }
 
@@ -117,12 +110,10 @@ pub(super) fn node(document: &Value) -> String {
         lines.extend(texts(document, key).map(|reason| format!("  {heading:<11} {reason}")));
     }
     if document["paused"] == true {
-        let text =
-            "  paused:     nothing new is wiped, by pauseCleaning or an annotation of the Node";
-        lines.push(text.into());
+        let why = "nothing new is wiped, by pauseCleaning or an annotation of the Node";
+        lines.push(format!("  paused:     {why}"));
     }
-    let lines = lines.iter().map(|line| printable(line) + "\n");
-    lines.collect::<String>() + &classes(document)
+    printed(&lines) + &classes(document)
 }
 
 /// The volumes of each class: problems first, then cleanups.
@@ -139,16 +130,19 @@ pub fn classes(document: &Value) -> String {
             lines.extend(table.lines().map(String::from));
         }
     }
-    let lines = lines.iter().map(|line| printable(line) + "\n");
-    lines.collect()
+    printed(&lines)
+}
+
+fn printed(lines: &[String]) -> String {
+    lines.iter().map(|line| printable(line) + "\n").collect()
 }
 
 /// The nodes, those with problems first.
 pub(super) fn nodes(answers: &[Answer]) -> String {
     let ready = answers.iter().filter(|it| is_well(&it.document)).count();
     let nodes = if answers.len() == 1 { "node" } else { "nodes" };
-    let with_problems = answers.iter().map(|it| (problems(&it.document), it));
-    let mut shown: Vec<_> = with_problems.collect();
+    let shown = answers.iter().map(|it| (problems(&it.document), it));
+    let mut shown: Vec<_> = shown.collect();
     shown.sort_by_key(|(problems, it)| (problems.is_empty(), &it.node));
     let rows = shown.into_iter().map(|(problems, it)| {
         let count = problems.len().to_string();
@@ -162,11 +156,8 @@ pub(super) fn nodes(answers: &[Answer]) -> String {
 /// Whether a node is ready, degraded or paused.
 fn state(document: &Value) -> String {
     let is_degraded = texts(document, "degraded").next().is_some();
-    let mut words = vec![if document["ready"] == true {
-        "ready"
-    } else {
-        "NOT READY"
-    }];
+    let is_ready = document["ready"] == true;
+    let mut words = vec![if is_ready { "ready" } else { "NOT READY" }];
     words.extend(is_degraded.then_some("DEGRADED"));
     words.extend((document["paused"] == true).then_some("PAUSED"));
     words.join(", ")

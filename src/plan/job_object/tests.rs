@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{Class, from_files};
-use crate::plan::tests::kit::disk;
+use crate::plan::tests::kit::{disk, volume};
 use crate::types::VolumeMode;
 use crate::view::{JobView, PvView};
 use crate::wipe::method::Method;
@@ -36,12 +36,9 @@ fn order(settings: &Value) -> CleanOrder {
     .unwrap();
     let (pv, class) = (PvView::from_api(&pv), class(settings));
     CleanOrder {
-        path: pv.path().unwrap().clone(),
-        mount_path: class.mount_dir.join("di$k"),
         method: Method::of(VolumeMode::Block, &class.cleaner),
         pv,
-        class,
-        candidate: disk(1),
+        volume: volume(&class, "di$k", &disk(1)),
         job: None,
         cleaned_by: None,
         basis: 0,

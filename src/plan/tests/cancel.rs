@@ -139,7 +139,7 @@ fn weak_disk_after_a_reboot_is_not_another_one() {
 #[test]
 fn cancellation_waits_for_the_last_one() {
     let mut world = during(&[bound(pv("pv-a", "/mnt/fast/a", &disk(1)))], &disk(1));
-    world.snapshot.writing.insert("uid-pv-a".into());
+    world.snapshot.ledger.writing.insert("uid-pv-a".into());
     assert_eq!(cancelled(&world), None);
 }
 

@@ -218,13 +218,13 @@ fn an_order_says_all_that_the_cleaner_needs() {
     let world = world().fast("a", &rotating).pv(pv.clone());
     let order = order(&world).unwrap();
     assert_eq!(order.pv, pv);
-    assert_eq!(*order.class, class("fast"));
+    assert_eq!(*order.volume.class, class("fast"));
     assert_eq!(
-        (order.path.as_str(), order.candidate.kind),
+        (order.volume.path.as_str(), order.volume.candidate.kind),
         ("/mnt/fast/a", VolumeMode::Block)
     );
-    assert_eq!(order.mount_path.to_string(), "/ours/fast/a");
-    assert_eq!(order.candidate, rotating);
+    assert_eq!(order.volume.mount_path.to_string(), "/ours/fast/a");
+    assert_eq!(order.volume.candidate, rotating);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn nothing_is_begun_while_a_write_is_under_way() {
         ("to be patched", without_identity(a), "a is Available"),
     ] {
         let mut world = world().fast("a", &fs(1)).pv(pv);
-        world.snapshot.writing.insert("pv-a".into());
+        world.snapshot.ledger.writing.insert("pv-a".into());
         world.expect(situation, &[state]);
     }
 }

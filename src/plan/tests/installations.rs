@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::kit::*;
 use crate::plan::verdict::may_clean;
-use crate::plan::{Action, FoundVolume, Occupied, PvLocation};
+use crate::plan::{Action, Occupied, PvLocation};
 use crate::types::VolumeMode;
 use crate::view::PvView;
 
@@ -115,7 +115,7 @@ fn only_pvs_of_a_configured_class_and_directory_are_taken_over() {
     let former = with(a(), |pv| pv.provisioned_by = Some(FORMER.into()));
     gone(former).expect("of the former node", &[taken, "a is Foreign"]);
     let written = with(gone(a()), |world| {
-        world.snapshot.writing.insert("pv-a".into());
+        world.snapshot.ledger.writing.insert("pv-a".into());
     });
     written.expect("being written", &["a is Foreign"]);
 }
@@ -126,7 +126,8 @@ fn nothing_of_another_installation_is_cleaned_before_it_is_taken_over() {
     let (world, class) = (ours(), std::sync::Arc::new(class("fast")));
     let (node, disk) = (world.snapshot.node.clone().unwrap(), fs(1));
     assert_eq!(disk.kind, VolumeMode::Filesystem);
-    let location = PvLocation::Volume(FoundVolume::new(&class, "a", &disk));
+    let volume = volume(&class, "a", &disk);
+    let location = PvLocation::Volume(&volume);
     let judge = |pv: PvView| {
         let verdict = may_clean(
             &pv,

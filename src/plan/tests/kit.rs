@@ -13,7 +13,7 @@ use crate::config::{
     AccessMode, Class, Cleaner, Config, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
     WeakIdentity,
 };
-use crate::inventory::{Candidate, Finding, Observation, Skip};
+use crate::inventory::{Candidate, Finding, Observation, Skip, Volume};
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::job_object::JobSource;
 use crate::plan::{
@@ -131,7 +131,14 @@ impl World {
     }
 
     pub fn change_class(mut self, name: &str, change: impl FnOnce(&mut Class)) -> Self {
-        change(Arc::make_mut(self.config.classes.get_mut(name).unwrap()));
+        let class = self.config.classes.get_mut(name).unwrap();
+        change(Arc::make_mut(class));
+        let observation = self.snapshot.observed.get_mut(name).unwrap();
+        for finding in Arc::make_mut(&mut observation.entries).values_mut() {
+            if let Finding::Volume(volume) = finding {
+                Arc::make_mut(volume).class = Arc::clone(class);
+            }
+        }
         self
     }
 
@@ -143,8 +150,12 @@ impl World {
     /// Puts something into a class's directory.
     pub fn entry(mut self, class: &str, name: &str, found: impl Into<Finding>) -> Self {
         let observation = self.snapshot.observed.get_mut(class).unwrap();
-        let entries = Arc::make_mut(&mut observation.entries);
-        entries.insert(name.into(), found.into());
+        let class = &self.config.classes[class];
+        let found = match found.into() {
+            Finding::Volume(it) => volume(class, name, &it.candidate).into(),
+            skipped @ Finding::Skipped(_) => skipped,
+        };
+        Arc::make_mut(&mut observation.entries).insert(name.into(), found);
         self
     }
 
@@ -166,7 +177,7 @@ impl World {
     /// A PV is being created for `candidate`, and the outcome is not known yet.
     pub fn creating(mut self, at: &str, candidate: &Candidate) -> Self {
         let identity = candidate.identity.text.clone();
-        self.snapshot.creating.insert(path(at), identity);
+        self.snapshot.ledger.creating.insert(path(at), identity);
         self
     }
 
@@ -175,8 +186,9 @@ impl World {
         let refusal = Refusal {
             identity: candidate.identity.text.clone(),
             skip: Skip::new(SkipReason::DeviceInUse, "it is in use"),
+            retry_at: self.snapshot.now,
         };
-        self.snapshot.refusals.insert(path(at), refusal);
+        self.snapshot.ledger.refusals.insert(path(at), refusal);
         self
     }
 
@@ -284,9 +296,11 @@ pub fn words(plan: &Plan) -> Vec<String> {
 
 fn action(action: &Action) -> String {
     match action {
-        Action::Create(draft) => format!("create {}", draft.path),
+        Action::Create(draft) => format!("create {}", draft.volume.path),
         Action::FindPv(search) => format!("search {}", search.path),
-        Action::WriteMark(write) => format!("mark {} {}", write.path, write.mark.state.as_str()),
+        Action::WriteMark(write) => {
+            format!("mark {} {}", write.volume.path, write.mark.state.as_str())
+        }
         Action::Clean(order) => format!("clean {}", order.pv.name),
         Action::FindOwners(queries) => format!("list the owners of {}", queries.len()),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
@@ -365,9 +379,20 @@ pub fn storage_class(policy: ReclaimPolicy) -> StorageClassView {
     }
 }
 
+pub fn volume(class: &Arc<Class>, entry: &str, candidate: &Candidate) -> Arc<Volume> {
+    Arc::new(Volume::new(class, entry, candidate.clone()))
+}
+
+impl From<Arc<Volume>> for Finding {
+    fn from(volume: Arc<Volume>) -> Self {
+        Self::Volume(volume)
+    }
+}
+
+/// Of any class and entry.
 impl From<Candidate> for Finding {
     fn from(candidate: Candidate) -> Self {
-        Self::Volume(Box::new(candidate))
+        volume(&Arc::new(class("fast")), "a", &candidate).into()
     }
 }
 

@@ -77,7 +77,7 @@ fn empty(candidate: Candidate) -> Candidate {
 fn searched(volume: &Candidate) -> World {
     let mut world = world().fast("a", volume);
     let digest = volume.mark.on_disk.digest();
-    world.snapshot.searched.insert(digest);
+    world.snapshot.ledger.searched.insert(digest);
     world
 }
 
@@ -134,7 +134,7 @@ fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
             it.is_as_offered = is_as_offered;
         });
         let mut world = searched(&device);
-        world.snapshot.unborn = BTreeSet::from([unborn.to_owned()]);
+        world.snapshot.ledger.unborn = BTreeSet::from([unborn.to_owned()]);
         world.expect(what, expected);
     }
 }
@@ -300,6 +300,7 @@ fn mark_is_not_judged_while_a_write_may_have_changed_it() {
     let mut world = searched(&marked(&fs(1), valid(MarkState::Used)));
     world
         .snapshot
+        .ledger
         .creating
         .insert(path("/mnt/fast/a"), String::new());
     world.expect("its last scan is older", &["a is Creating"]);

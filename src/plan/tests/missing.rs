@@ -147,7 +147,7 @@ fn a_missing_pv_stays_without_the_policy_or_while_it_is_written() {
     });
     assert!(!is_deleted(&lenient.pv(a())));
     let busy = with(strict(), |world| {
-        world.snapshot.writing.insert("pv-a".to_owned());
+        world.snapshot.ledger.writing.insert("pv-a".to_owned());
     });
     assert!(!is_deleted(&busy.pv(a())));
 }

@@ -13,8 +13,8 @@ use crate::view::{Phase, PvRef, PvView};
 
 /// The world after all actions; what was being written is written.
 pub fn apply(mut world: World, actions: Vec<Action>) -> World {
-    world.snapshot.writing.clear();
-    world.snapshot.creating.clear();
+    world.snapshot.ledger.writing.clear();
+    world.snapshot.ledger.creating.clear();
     let mut pvs: BTreeMap<String, PvView> = world
         .pvs()
         .iter()
@@ -50,7 +50,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                         hash: query.identity.hash,
                         ..OtherPvs::default()
                     };
-                    world.snapshot.others.insert(query.key, found);
+                    world.snapshot.ledger.others.insert(query.key, found);
                 }
             }
             Action::Release(tenancy) => {

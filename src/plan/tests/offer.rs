@@ -1,6 +1,7 @@
 //! Which entries become PVs, and what those look like.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use crate::names::{
 };
 use crate::plan::{Action, CleanupState, PvDraft};
 use crate::quantity;
-use crate::types::{SkipReason, VolumeMode};
+use crate::types::SkipReason;
 use crate::view::{PvView, ReclaimPolicy, StorageClassView};
 
 fn drafts(world: &World) -> Vec<PvDraft> {
@@ -45,12 +46,8 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
     let expected = PvDraft {
         name: pv_name("a", "node-1", "fast"),
         second_name: pv_name_on_collision("a", "node-1", "fast"),
-        class: "fast".into(),
-        path: path("/mnt/fast/a"),
+        volume: volume(&world.config.classes["fast"], "a", &fs(1)),
         hostname: "host-1".into(),
-        mode: VolumeMode::Filesystem,
-        mount_path: "/ours/fast/a".parse().unwrap(),
-        candidate: fs(1),
         mark: None,
         object: json!({
             "apiVersion": "v1",
@@ -112,12 +109,8 @@ fn a_new_volume_is_offered_with_every_setting() {
     let expected = PvDraft {
         name: pv_name("a", "node-1", "fast"),
         second_name: pv_name_on_collision("a", "node-1", "fast"),
-        class: "fast".into(),
-        path: path("/mnt/fast/a"),
+        volume: volume(&world.config.classes["fast"], "a", &disk),
         hostname: "host-1".into(),
-        mode: VolumeMode::Filesystem,
-        mount_path: "/ours/fast/a".parse().unwrap(),
-        candidate: disk,
         mark: None,
         object: json!({
             "apiVersion": "v1",
@@ -172,6 +165,11 @@ fn device_that_is_claimed_is_skipped_and_tried_again() {
                 "b is Skipped as DuplicateDevice",
             ],
         );
+    let mut waiting = claimed.clone();
+    for refusal in waiting.snapshot.ledger.refusals.values_mut() {
+        refusal.retry_at += Duration::from_secs(1);
+    }
+    waiting.expect("inspected a moment ago", &["a is Skipped as DeviceInUse"]);
     claimed
         .creating("/mnt/fast/a", &disk(1))
         .expect("being tried again", &["a is Skipped as DeviceInUse"]);
@@ -201,7 +199,7 @@ fn an_offered_volume_reads_back_as_ours_on_this_node() {
 }
 
 fn pv_of_draft(draft: &PvDraft) -> PvView {
-    with(pv("", draft.path.as_str(), &fs(1)), |pv| {
+    with(pv("", draft.volume.path.as_str(), &fs(1)), |pv| {
         (pv.uid, pv.resource_version) = (String::new(), String::new());
         pv.phase = crate::view::Phase::Pending;
     })
@@ -356,7 +354,7 @@ fn nothing_is_offered_twice_while_the_first_write_is_under_way() {
         pv_name_on_collision("a", "node-1", "fast"),
     ] {
         let mut world = world().fast("a", &fs(1));
-        world.snapshot.writing.insert(name);
+        world.snapshot.ledger.writing.insert(name);
         world.expect("it is being created", &["a is Creating"]);
         assert!(!world.plan().not_ready.is_empty());
     }

@@ -1,10 +1,12 @@
 //! One owner per disk among several nodes.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::kit::*;
 use crate::inventory::Candidate;
-use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery};
+use crate::plan::{Action, Ledger, OWNER_LIST, OtherPvs, OwnerQuery};
 use crate::view::PvView;
 
 const DUPLICATE: &str = "VolumeDuplicate of pv-a";
@@ -32,7 +34,7 @@ fn found(owners: Vec<PvView>) -> OtherPvs {
         hash: "hash".into(),
         count: 1,
         owners,
-        is_due: false,
+        list_at: None,
     }
 }
 
@@ -80,7 +82,7 @@ fn older_pv_stays_and_younger_one_goes_if_it_was_never_used() {
         ),
     ] {
         let mut world = world().fast("a", &disk).pv(pv);
-        let others = &mut world.snapshot.others;
+        let others = &mut world.snapshot.ledger.others;
         others.insert("uid-pv-a".into(), found(owners));
         world.expect(situation, expected);
     }
@@ -136,14 +138,18 @@ fn owners_are_listed_once_the_label_is_right() {
             },
             change,
         );
-        world.snapshot.others.insert("uid-pv-a".into(), found);
+        world
+            .snapshot
+            .ledger
+            .others
+            .insert("uid-pv-a".into(), found);
         let actions = world.plan().actions;
         actions.iter().any(|it| matches!(it, Action::FindOwners(_)))
     };
     assert!(!listed(|_| ()), "it is known");
-    assert!(listed(|found| found.is_due = true));
+    assert!(listed(|found| found.list_at = Some(Duration::ZERO)));
     assert!(listed(|found| found.hash = "of another disk".into()));
-    world.snapshot.writing.insert(OWNER_LIST.into());
+    world.snapshot.ledger.writing.insert(OWNER_LIST.into());
     assert_eq!(
         world.plan().actions,
         [],
@@ -167,5 +173,32 @@ fn pv_of_another_node_counts_if_it_fits_on_the_disk() {
     ] {
         let found = OtherPvs::of(&query, &[pv], &node);
         assert_eq!(found.owners.len() == 1, expected, "{situation}");
+    }
+}
+
+#[test]
+fn pvs_of_other_nodes_are_listed_again_after_a_pause() {
+    let disk = |is_unique| global(fs(1), is_unique);
+    let older = || found(vec![theirs(&disk(true), -1)]);
+    let (first, mut again) = (Ledger::default(), Ledger::default());
+    again.others.insert("uid-pv-a".into(), found(vec![]));
+    for (situation, ledger, disk, others, pause) in [
+        ("none, first", &first, disk(true), found(vec![]), Some(5)),
+        (
+            "none, again",
+            &again,
+            disk(true),
+            found(vec![]),
+            Some(60 * 60),
+        ),
+        ("one, first", &first, disk(true), older(), Some(5 * 60)),
+        ("one, again", &again, disk(true), older(), Some(5 * 60)),
+        ("not unique", &first, disk(false), found(vec![]), None),
+    ] {
+        let query = OwnerQuery::new("uid-pv-a", disk.global.as_ref().unwrap(), disk.capacity);
+        let (mut ledger, now) = (ledger.clone(), Duration::from_secs(100));
+        ledger.record_others(&query, &others, now);
+        let list_at = pause.map(|pause| now + Duration::from_secs(pause));
+        assert_eq!(ledger.others[&query.key].list_at, list_at, "{situation}");
     }
 }

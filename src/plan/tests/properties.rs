@@ -109,7 +109,7 @@ fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
     let Some(class) = world.config.classes.get(&pv.class) else {
         return Some("class");
     };
-    let disk = found(world, &order.path);
+    let disk = found(world, &order.volume.path);
     let others = || on_node(world).filter(|other| other.uid != pv.uid);
     let rules = [
         ("the PV is not as it was", !world.pvs().contains(pv)),
@@ -121,11 +121,11 @@ fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
             "paused",
             world.config.pause_cleaning || node.paused || pv.paused,
         ),
-        ("another path", pv.path() != Some(&order.path)),
-        ("another class", *class != order.class),
+        ("another path", pv.path() != Some(&order.volume.path)),
+        ("another class", *class != order.volume.class),
         (
             "not in its class's directory",
-            order.path.child_of(&class.host_dir).is_none(),
+            order.volume.path.child_of(&class.host_dir).is_none(),
         ),
         (
             "an incomplete scan",
@@ -142,13 +142,16 @@ fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
             "another PV's storage",
             others()
                 .filter_map(PvView::path)
-                .any(|path| share(world, path, &order.path)),
+                .any(|path| share(world, path, &order.volume.path)),
         ),
         (
             "being cleaned",
-            active_paths(world).any(|path| *path == order.path),
+            active_paths(world).any(|path| *path == order.volume.path),
         ),
-        ("being written", world.snapshot.writing.contains(&pv.name)),
+        (
+            "being written",
+            world.snapshot.ledger.writing.contains(&pv.name),
+        ),
     ];
     rules
         .into_iter()
@@ -189,12 +192,12 @@ proptest! {
         let drafts: Vec<_> = creates(&plan).collect();
         for (at, draft) in drafts.iter().enumerate() {
             for other in &drafts[..at] {
-                prop_assert!(!share(&world, &draft.path, &other.path), "{draft:#?} {other:#?}");
+                prop_assert!(!share(&world, &draft.volume.path, &other.volume.path), "{draft:#?} {other:#?}");
             }
             for pv in on_node(&world) {
-                let shared = pv.path().is_some_and(|path| share(&world, path, &draft.path));
+                let shared = pv.path().is_some_and(|path| share(&world, path, &draft.volume.path));
                 prop_assert!(!shared, "{draft:#?} {pv:#?}");
-                let disk = &found(&world, &draft.path).unwrap().identity;
+                let disk = &found(&world, &draft.volume.path).unwrap().identity;
                 let same = !disk.weak && pv.identity.as_ref() == Some(&disk.text);
                 prop_assert!(!same, "{draft:#?} {pv:#?}");
             }
@@ -204,10 +207,10 @@ proptest! {
     #[test]
     fn nothing_is_offered_that_a_pv_is_being_created_for(world in any_world()) {
         for draft in creates(&world.plan()) {
-            let disk = &found(&world, &draft.path).unwrap().identity;
-            for (path, identity) in &world.snapshot.creating {
+            let disk = &found(&world, &draft.volume.path).unwrap().identity;
+            for (path, identity) in &world.snapshot.ledger.creating {
                 let same = !disk.weak && disk.text == *identity;
-                prop_assert!(!within(path, &draft.path) && !same, "{path} {draft:#?}");
+                prop_assert!(!within(path, &draft.volume.path) && !same, "{path} {draft:#?}");
             }
         }
     }
@@ -217,9 +220,9 @@ proptest! {
         let plan = world.plan();
         for draft in creates(&plan) {
             for path in active_paths(&world) {
-                let both = found(&world, path).zip(found(&world, &draft.path));
+                let both = found(&world, path).zip(found(&world, &draft.volume.path));
                 let shared = both.is_some_and(|(a, b)| overlap(&a.footprint, &b.footprint).is_some());
-                prop_assert!(*path != draft.path && !shared, "{path} {draft:#?}");
+                prop_assert!(*path != draft.volume.path && !shared, "{path} {draft:#?}");
             }
         }
     }
@@ -237,7 +240,7 @@ proptest! {
         let complete = |class: &str| world.snapshot.observed.get(class).is_some_and(|it| it.complete);
         for action in world.plan().actions {
             match action {
-                Action::Create(draft) => prop_assert!(complete(&draft.class)),
+                Action::Create(draft) => prop_assert!(complete(&draft.volume.class.name)),
                 Action::Clean(order) => prop_assert!(complete(&order.pv.class)),
                 Action::Withdraw(withdrawal) if withdrawal.finalizers.is_none() => {
                     let pv = world.pvs().iter().find(|pv| pv.uid == withdrawal.pv.uid).unwrap();
@@ -257,7 +260,7 @@ proptest! {
             let pv = world.pvs().iter().find(|pv| pv.name == write.name).unwrap();
             prop_assert_eq!(&pv.reference(), write);
             prop_assert!(!write.uid.is_empty() && !write.resource_version.is_empty());
-            prop_assert!(!world.snapshot.writing.contains(&write.name));
+            prop_assert!(!world.snapshot.ledger.writing.contains(&write.name));
             prop_assert!(!writes[..at].contains(write), "two writes to {write:?}");
             prop_assert!(pv.provisioned_by.as_deref() != Some(FOREIGN), "another provisioner's");
             let is_gone = pv.installation.as_deref() == Some(GONE);
@@ -288,8 +291,8 @@ proptest! {
         };
         let (plan, anyway) = (world.plan(), without(world.clone()));
         for draft in creates(&plan) {
-            let choosy = world.config.classes[&draft.class].discovery_policy;
-            let contents = &found(&world, &draft.path).unwrap().contents;
+            let choosy = draft.volume.class.discovery_policy;
+            let contents = &found(&world, &draft.volume.path).unwrap().contents;
             prop_assert!(choosy == DiscoveryPolicy::Any || *contents == Contents::Empty, "{draft:#?}");
         }
         let key = |order: &CleanOrder| order.pv.uid.clone();

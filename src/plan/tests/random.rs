@@ -248,7 +248,7 @@ prop_compose! {
                 if dir == dirs[at] {
                     let mismatch = block && at == 1 && matches!(
                         finding,
-                        Finding::Volume(candidate) if candidate.kind == VolumeMode::Filesystem
+                        Finding::Volume(volume) if volume.candidate.kind == VolumeMode::Filesystem
                     );
                     let seen =
                         if mismatch { SkipReason::ModeMismatch.into() } else { (*finding).clone() };
@@ -321,8 +321,8 @@ prop_compose! {
             .enumerate()
             .filter_map(|(at, since)| Some((format!("uid-{at}"), Duration::from_secs(since?))))
             .collect();
-        world.snapshot.writing.extend(writing.map(|at| format!("pv-{at}")));
-        world.snapshot.creating.extend(making.map(|(at, identity)| (path(at), identity)));
+        world.snapshot.ledger.writing.extend(writing.map(|at| format!("pv-{at}")));
+        world.snapshot.ledger.creating.extend(making.map(|(at, identity)| (path(at), identity)));
         world.installation = installed.then(|| INSTALLATION.into());
         let world = world.absent(GONE, ABSENCE_LIMIT).config(|config| {
             (config.protect_released_data, config.use_node_name_only) = (protect, name_only);
@@ -337,7 +337,7 @@ pub fn found<'a>(world: &'a World, path: &HostPath) -> Option<&'a Candidate> {
     world.config.classes.values().find_map(|class| {
         let entry = path.child_of(&class.host_dir)?;
         match world.snapshot.observed[&class.name].entries.get(entry)? {
-            Finding::Volume(candidate) => Some(&**candidate),
+            Finding::Volume(volume) => Some(&volume.candidate),
             Finding::Skipped(_) => None,
         }
     })

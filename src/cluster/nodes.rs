@@ -1,8 +1,10 @@
-//! Removes a taint from our Node.
+//! The requests about Nodes.
+
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{ApiError, Cluster};
@@ -11,12 +13,50 @@ use crate::view::NodeView;
 const NODES: &str = "nodes";
 
 impl Cluster {
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Reads a Node's metadata.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn node(&self, name: &str) -> Result<ObjectMeta, ApiError> {
+        let nodes = self.nodes();
+        let found = self.limited(NODES, "get", nodes.get_metadata(name));
+        Ok(found.await?.metadata)
+    }
+
+    /// Whether the API server lists any Node.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn has_nodes(&self) -> Result<bool, ApiError> {
+        let (nodes, params) = (self.nodes(), ListParams::default().limit(1));
+        let found = self.limited(NODES, "list", nodes.list_metadata(&params));
+        Ok(!found.await?.items.is_empty())
+    }
+
+    /// The Nodes with this name, or with this value of a label.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn nodes_known_as(&self, label: &str, name: &str) -> Result<Vec<String>, ApiError> {
+        let nodes = self.nodes();
+        let by_name = self.limited(NODES, "get", nodes.get_metadata_opt(name));
+        let params = ListParams::default().labels(&format!("{label}={name}"));
+        let by_label = self.limited(NODES, "list", nodes.list_metadata(&params));
+        let found = by_name.await?.into_iter().chain(by_label.await?.items);
+        let names: BTreeSet<_> = found.filter_map(|node| node.metadata.name).collect();
+        Ok(names.into_iter().collect())
+    }
+
     /// Removes all taints of a key, with any effect, from a Node. Returns whether there was one.
     ///
     /// # Errors
     /// [`ApiError`]; [`ApiError::Invalid`] if the Node has another UID, or its taints have changed since they were read.
     pub async fn remove_taints(&self, node: &NodeView, key: &str) -> Result<bool, ApiError> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes = self.nodes();
         let found = self.limited(NODES, "get", nodes.get(&node.name)).await?;
         let taints = found.spec.and_then(|spec| spec.taints).unwrap_or_default();
         if taints.iter().all(|taint| taint.key != key) {
@@ -24,8 +64,7 @@ impl Cluster {
         }
         let operations = serde_json::from_value(operations(&node.uid, &taints, key));
         let operations = operations.map_err(|error| ApiError::Bug(error.to_string()))?;
-        let patch: Patch<Value> = Patch::Json(operations);
-        let params = PatchParams::default();
+        let (params, patch) = (PatchParams::default(), Patch::<Value>::Json(operations));
         let patched = nodes.patch(&node.name, &params, &patch);
         self.limited(NODES, "patch", patched).await?;
         Ok(true)

@@ -1,0 +1,127 @@
+//! What this process does and has found out, and no watch shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::inventory::Skip;
+use crate::types::HostPath;
+use crate::view::PvView;
+
+use super::{OtherPvs, OwnerQuery, PvDraft};
+
+/// How many searched marks, and how many unfinished offers, are kept. Beyond that, the PVs of marks are searched again, and
+/// the volumes of unfinished offers may need a consent.
+const MAX_KEPT: usize = 10_000;
+/// The pause between two lists of the PVs of other nodes while one of them has the disk.
+pub const OWNED_PAUSE: Duration = Duration::from_mins(5);
+/// The pause after the first list for a new PV. Another node may create a PV right after that list, whose age in seconds
+/// is the same.
+const NEW_PAUSE: Duration = Duration::from_secs(5);
+/// The pause while no other node has it. A node that creates a PV later finds ours, but PVs of earlier versions have no
+/// label until the provisioner of their node is upgraded.
+const FREE_PAUSE: Duration = Duration::from_hours(1);
+/// How long the refusal of a removed entry is kept, once the next check is due.
+const REFUSAL_TTL: Duration = Duration::from_mins(10);
+
+/// Why a volume is not offered, by its inspection or a list of the PVs of other nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The identity of what was inspected.
+    pub identity: String,
+    /// The reason.
+    pub skip: Skip,
+    /// When the next check is due.
+    pub retry_at: Duration,
+}
+
+/// What this process does and has found out. Times count from its start, as [`super::Snapshot::now`] does.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Names of PVs and Jobs with a write in flight: the next decision must wait for its result.
+    pub writing: BTreeSet<String>,
+    /// Paths of PVs that are being created and that [`super::Snapshot::pvs`] may not have yet, with their recorded
+    /// identities. They may come from an earlier configuration, with other names.
+    pub creating: BTreeMap<HostPath, String>,
+    /// The paths of the volumes whose marks were written since the last pass. A scan from before must not be judged.
+    pub marked: BTreeSet<HostPath>,
+    /// The marks whose PVs were searched by name, so that the cache has those that exist.
+    pub searched: BTreeSet<String>,
+    /// The offers that this process has begun and not made: without a PV, nothing was written to their volumes.
+    pub unborn: BTreeSet<String>,
+    /// The volumes that could not be inspected or are in use, and those that other nodes offer.
+    pub refusals: BTreeMap<HostPath, Refusal>,
+    /// The PVs of other nodes with the identities of ours, by [`OwnerQuery::key`].
+    pub others: BTreeMap<String, OtherPvs>,
+}
+
+impl Ledger {
+    /// Records that the PV of a mark was searched.
+    pub fn search(&mut self, mark: String) {
+        keep(&mut self.searched, mark);
+    }
+
+    /// Records that a PV is about to be created, by the token of its offer.
+    pub fn begin_offer(&mut self, token: &str) {
+        keep(&mut self.unborn, token.to_owned());
+    }
+
+    /// Records that PVs with these tokens exist, or did.
+    pub fn end_offers<'a>(&mut self, tokens: impl IntoIterator<Item = &'a String>) {
+        for token in tokens {
+            self.unborn.remove(token);
+        }
+    }
+
+    /// Records that a draft's volume must not be offered before `retry_at`. Returns whether the reason is new.
+    pub fn refuse(
+        &mut self,
+        draft: &PvDraft,
+        skip: Skip,
+        retry_at: Duration,
+        now: Duration,
+    ) -> bool {
+        let identity = draft.volume.candidate.identity.text.clone();
+        let refusal = Refusal {
+            identity,
+            skip,
+            retry_at,
+        };
+        self.refusals
+            .retain(|_, it| now < it.retry_at + REFUSAL_TTL);
+        let before = self
+            .refusals
+            .insert(draft.volume.path.clone(), refusal.clone());
+        before
+            .is_none_or(|before| (before.identity, before.skip) != (refusal.identity, refusal.skip))
+    }
+
+    /// Records which PVs of other nodes have the identity of a volume of ours.
+    pub fn record_others(&mut self, query: &OwnerQuery, found: &OtherPvs, now: Duration) {
+        let pause = match self.others.contains_key(&query.key) {
+            _ if !found.owners.is_empty() => OWNED_PAUSE,
+            true => FREE_PAUSE,
+            false => NEW_PAUSE,
+        };
+        let list_at = query.identity.is_unique.then_some(now + pause);
+        let found = OtherPvs {
+            list_at,
+            ..found.clone()
+        };
+        self.others.insert(query.key.clone(), found);
+    }
+
+    /// Drops what is known about other PVs than these.
+    pub fn forget_others(&mut self, pvs: &[PvView]) {
+        let hashes = pvs.iter().filter_map(|pv| pv.identity_hash.as_ref());
+        let keys: BTreeSet<_> = pvs.iter().map(|pv| &pv.uid).chain(hashes).collect();
+        self.others.retain(|key, _| keys.contains(key));
+    }
+}
+
+/// Adds to a set that must not grow without limit.
+fn keep(all: &mut BTreeSet<String>, one: String) {
+    if all.len() >= MAX_KEPT {
+        all.clear();
+    }
+    all.insert(one);
+}
