@@ -189,10 +189,8 @@ impl Cluster {
     /// [`ApiError`].
     pub async fn delete_claim(&self, claim: &ClaimRef, seen: &ClaimView) -> Result<(), ApiError> {
         let seen = only(&seen.uid, Some(&seen.resource_version));
-        let (claims, params) = (
-            self.claims(claim),
-            DeleteParams::default().preconditions(seen),
-        );
+        let claims = self.claims(claim);
+        let params = DeleteParams::default().preconditions(seen);
         let delete = claims.delete(&claim.name, &params);
         self.limited(CLAIMS, "delete", delete).await.map(drop)
     }

@@ -261,9 +261,10 @@ impl Controller {
         // An outdated entry waits for its next scan as if its PV were being created.
         let outdated = observed.outdated.into_iter();
         let outdated = outdated.map(|path| (path, String::new()));
-        let mut ledger = ledger.clone();
-        ledger.writing.extend(backing_off);
-        ledger.creating.extend(outdated);
+        let mut known = ledger.clone();
+        drop(ledger);
+        known.writing.extend(backing_off);
+        known.creating.extend(outdated);
         Snapshot {
             node,
             storage_classes: self.storage_classes.views(config.classes.keys()),
@@ -274,7 +275,7 @@ impl Controller {
             cleanups,
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.context.jobs),
-            ledger,
+            ledger: known,
             back_off_ends,
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now,

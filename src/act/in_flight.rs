@@ -21,15 +21,15 @@ impl InFlight {
         name: &str,
         new: Option<&PvDraft>,
     ) -> Option<Self> {
-        let mut entered = ledger.lock();
+        let mut held = ledger.lock();
         let volume = new.map(|draft| &draft.volume);
-        let is_creating = volume.is_some_and(|it| entered.creating.contains_key(&it.path));
-        if is_creating || !entered.writing.insert(name.to_owned()) {
+        let is_creating = volume.is_some_and(|it| held.creating.contains_key(&it.path));
+        if is_creating || !held.writing.insert(name.to_owned()) {
             return None;
         }
         if let Some(volume) = volume {
             let identity = volume.candidate.identity.text.clone();
-            entered.creating.insert(volume.path.clone(), identity);
+            held.creating.insert(volume.path.clone(), identity);
         }
         Some(Self {
             ledger: Arc::clone(ledger),

@@ -94,7 +94,7 @@ impl Actor {
             for name in &search.names {
                 this.find(name, &search.path, &now).await?;
             }
-            this.ledger.lock().search(search.mark);
+            this.ledger.lock().record_searched(search.mark);
             Ok(())
         };
         self.write(guard, expectations, work, |is_ok| is_ok);

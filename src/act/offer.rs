@@ -42,10 +42,10 @@ impl Actor {
         let (this, generation) = (self.clone(), self.generation());
         tokio::spawn(async move {
             // Without a write permit: an unresponsive disk would hold it forever.
-            let refused = this.inspect(&draft, &facts).await;
-            let refused = refused.map(|(skip, pause)| this.refuse(&draft, skip, pause));
+            let refusal = this.inspect(&draft, &facts).await;
+            let is_new = refusal.map(|(skip, pause)| this.refuse(&draft, skip, pause));
             let is_current = this.generation() == generation;
-            match refused {
+            match is_new {
                 None if is_current => {
                     let (actor, now) = (this.clone(), expectations.clone());
                     let work =
@@ -53,6 +53,7 @@ impl Actor {
                     // The PV is ours, or an unlabelled one.
                     this.write(Some(guard), &expectations, work, |is_ok| is_ok);
                 }
+                // It is reported already.
                 Some(false) if is_current => {}
                 _ => {
                     drop(guard);

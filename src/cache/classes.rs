@@ -1,6 +1,7 @@
 //! The cache of StorageClasses.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,12 @@ impl ClassCache {
         let (known, api) = (Known::default(), Api::all(cluster.client.clone()));
         let watch = Watch::new(cluster, "storageclasses", api, Config::default());
         let view = |class: &StorageClass| Some(class.into());
-        let task = watch.follow(known.clone(), view, async move |_| wake.notify_one());
+        let task = watch.follow(known.clone(), view, async move |change| {
+            if change.is_ok() {
+                wake.notify_one();
+            }
+            ControlFlow::Continue(())
+        });
         Self {
             known,
             _task: JoinSet::from_iter([task]),

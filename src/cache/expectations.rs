@@ -138,10 +138,12 @@ impl Expectations {
         self.state.lock().expected.insert(name, expected);
     }
 
-    /// Records a PV that has left the watch. If it was not deleted, it has lost the hostname label, and is read.
+    /// Records a PV that has left the watch. One that was not seen Terminating is read: it was deleted, or has lost the
+    /// hostname label. Only the others are known to be deleted, so that their offers have ended.
     pub(super) fn left(&self, pv: PvView) {
         if !pv.deleting {
-            return self.record(&pv.reference(), Some(pv), Duration::ZERO);
+            self.record(&pv.reference(), Some(pv), Duration::ZERO);
+            return;
         }
         let mut state = self.state.lock();
         let offer = pv.offer.clone().filter(|_| pv.had_no_tenant());
@@ -257,9 +259,9 @@ impl Expectations {
             self.expect(pv);
         }
         let owners: Vec<_> = others.iter().filter_map(PvView::path_owner).collect();
-        if let pvs @ 1.. = owners.len() {
+        if !owners.is_empty() {
             tracing::info!(
-                pvs,
+                pvs = owners.len(),
                 "PVs of other provisioners may own volumes of this node; where their paths are not visible here, they are compared as text"
             );
         }

@@ -1,5 +1,6 @@
 //! The cache of the cleaning Jobs of this node.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kube::runtime::watcher::Config;
@@ -30,7 +31,7 @@ impl JobCache {
         self.known.borrow().clone()
     }
 
-    /// Follows the Jobs of the node with this hostname label, and notifies `wake` of changes. Stops when there is none
+    /// Follows the Jobs of the node with this hostname label, and notifies `wake` of changes. Ends when there is none
     /// and this node uses none.
     pub fn follow(
         &mut self,
@@ -58,9 +59,9 @@ impl JobCache {
                 known.send_if_modified(|it| it.is_none() && it.insert(Jobs::new()).is_empty());
             }
             wake.notify_one();
-            if !uses_jobs && known.borrow().as_ref().is_some_and(Jobs::is_empty) {
-                // Otherwise the next request would be a watch.
-                std::future::pending::<()>().await;
+            match &*known.borrow() {
+                Some(jobs) if jobs.is_empty() && !uses_jobs => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
             }
         });
         self.task = JoinSet::from_iter([task]);

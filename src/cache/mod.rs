@@ -13,6 +13,7 @@ mod pvs;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -79,14 +80,14 @@ where
         stream.boxed()
     }
 
-    /// Keeps a table up to date. `keep` reads an object. `changed` is called after each change with what was kept of the
-    /// objects that are gone, and before each retry of a denied request. An incomplete list changes nothing: it does not
-    /// show which objects are missing.
+    /// Keeps a table up to date, until `changed` breaks. `keep` reads an object. `changed` is called after each change with
+    /// what was kept of the objects that are gone, and before each retry of a denied request. An incomplete list changes
+    /// nothing: it does not show which objects are missing.
     pub async fn follow<V: PartialEq>(
         mut self,
         known: Known<V>,
         keep: impl Fn(&K) -> Option<V>,
-        mut changed: impl AsyncFnMut(Result<Vec<V>, Denied>),
+        mut changed: impl AsyncFnMut(Result<Vec<V>, Denied>) -> ControlFlow<()>,
     ) {
         let (mut stream, mut pauses) = (self.stream(), Pauses::default());
         // How often etcd had been restored when the stream began.
@@ -129,8 +130,8 @@ where
                     keep(&object).into_iter().collect()
                 }
                 Err(error) => {
-                    if self.report(&error) {
-                        changed(Err(Denied)).await;
+                    if self.report(&error) && changed(Err(Denied)).await.is_break() {
+                        return;
                     }
                     // Boxed to keep the future of each watch small.
                     Box::pin(pauses.wait_after(&error, &self.cluster)).await;
@@ -142,7 +143,9 @@ where
                     continue;
                 }
             };
-            changed(Ok(gone)).await;
+            if changed(Ok(gone)).await.is_break() {
+                return;
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The cache of our own Node.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
@@ -54,6 +55,7 @@ impl NodeCache {
                 }
                 Err(fault) => tracing::warn!(fault, "the last known state of the Node is used"),
             }
+            ControlFlow::Continue(())
         });
         Self {
             view,

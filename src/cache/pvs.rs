@@ -1,6 +1,7 @@
 //! The cache of the PVs that concern this node.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ impl PvCache {
                 }
                 now.wake.notify_one();
             }
+            ControlFlow::Continue(())
         })]);
         tasks.spawn(reader.read_due());
         Self {

@@ -183,16 +183,17 @@ impl Cluster {
                 }
                 let cached = self.claimed.lock().get(&key).cloned();
                 let path = match cached {
+                    Some(path) => path,
                     None => match self.path_of_claim(&claim).await {
-                        Err(ApiError::Forbidden { .. }) => None,
-                        found => found?,
+                        Ok(Some(path)) => {
+                            self.claimed.lock().insert(key, path.clone());
+                            path
+                        }
+                        Ok(None) | Err(ApiError::Forbidden { .. }) => continue,
+                        Err(error) => return Err(error),
                     },
-                    cached => cached,
                 };
-                if let Some(path) = path {
-                    pod.host_paths.extend(path.clone());
-                    self.claimed.lock().insert(key, path);
-                }
+                pod.host_paths.extend(path);
             }
         }
         Ok(())

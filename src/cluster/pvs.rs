@@ -122,8 +122,11 @@ impl Cluster {
 
 /// A PV without UID is no PV.
 fn view(pv: &PersistentVolume) -> Result<PvView, ApiError> {
-    let view = Some(PvView::from_api(pv)).filter(|view| !view.uid.is_empty());
-    view.ok_or_else(without_uid)
+    let view = PvView::from_api(pv);
+    if view.uid.is_empty() {
+        return Err(without_uid());
+    }
+    Ok(view)
 }
 
 #[cfg(test)]

@@ -165,10 +165,10 @@ impl Releaser {
                     Some(_) if abandon || !may_be_wiped(pv) => {
                         (false, "MARKED", "this program does not offer it")
                     }
-                    // Before the write, whose response may be lost.
                     _ if abandon => (false, "ABANDONED", "its next user can read it"),
                     _ => (true, "UNCLEAN", HOW_TO_PROCEED),
                 };
+                // Before the write, whose response may be lost.
                 writeln!(out, "{word}: {}: {why}; {then}.", data(pv))?;
                 if is_kept {
                     is_clean = false;

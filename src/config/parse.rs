@@ -195,8 +195,11 @@ fn read_others(mut values: Map<String, Value>, faults: &mut Vec<Fault>) -> Confi
         };
         let class = None;
         faults.push(Fault { class, message });
-        *value = "true".into();
-        TRUE_IN_DOUBT.contains(&key.as_str())
+        let is_kept = TRUE_IN_DOUBT.contains(&key.as_str());
+        if is_kept {
+            *value = "true".into();
+        }
+        is_kept
     });
     // Cannot fail: each key was read alone.
     read(&values.into(), "").unwrap_or_default()

@@ -71,10 +71,11 @@ fn translate(glob: &str) -> Option<String> {
                 regex.push(c);
                 regex.extend(chars.next_if_eq(&'^'));
             }
-            ('-' | ']', true) => {
-                in_set = c == '-';
+            (']', true) => {
+                in_set = false;
                 regex.push(c);
             }
+            ('-', true) => regex.push(c),
             _ => {
                 let literal = if c == '\\' { chars.next()? } else { c };
                 regex.push_str(&regex::escape(literal.encode_utf8(&mut [0; 4])));

@@ -49,13 +49,14 @@ impl Shown {
 
     fn contradiction(&self, dirs: &(PathBuf, PathBuf)) -> Option<&(PathBuf, PathBuf)> {
         let (mount, host) = dirs;
+        if self.0.contains(dirs) {
+            return None;
+        }
         // The innermost mount, which hides the others, is the last: a directory precedes those below it.
         match self.0.iter().rfind(|(known, _)| mount.starts_with(known)) {
-            _ if self.0.contains(dirs) => None,
-            Some(it) if mount.strip_prefix(&it.0) == host.strip_prefix(&it.1) => None,
+            Some(it) => (mount.strip_prefix(&it.0) != host.strip_prefix(&it.1)).then_some(it),
             // Outside of all mounts is the container's own filesystem.
             None => self.0.iter().find(|(known, _)| known.starts_with(mount)),
-            around => around,
         }
     }
 }

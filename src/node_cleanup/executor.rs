@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use prometheus::Counter;
 use tokio::time::Instant;
 
 use super::controller::Controller;
@@ -46,23 +47,14 @@ impl Controller {
             metrics.finalizers_removed.inc();
             return Ok(());
         }
-        let (result, [deleted, failed]) = if let Some((claim, seen)) = claim {
-            let counters = [&metrics.claim_deleted, &metrics.claim_delete_failed];
-            let deleted = cluster.delete_claim(claim, &seen).await;
-            (deleted, counters.map(Clone::clone))
-        } else {
-            let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
-            let phase = &[&*format!("{:?}", volume.pv.phase)];
-            let counters = counters.map(|counter| counter.with_label_values(phase));
-            (cluster.delete_pv(&pv).await.map(drop), counters)
-        };
-        // It has not failed if its object has changed.
-        match &result {
-            Ok(()) => deleted.inc(),
-            Err(error) if error.is_change() => {}
-            Err(_) => failed.inc(),
+        if let Some((claim, seen)) = claim {
+            let done = cluster.delete_claim(claim, &seen).await;
+            return count(done, &metrics.claim_deleted, &metrics.claim_delete_failed);
         }
-        Ok(result?)
+        let phase = &[&*format!("{:?}", volume.pv.phase)];
+        let counters = [&metrics.pv_deleted, &metrics.pv_delete_failed];
+        let [deleted, failed] = counters.map(|counter| counter.with_label_values(phase));
+        count(cluster.delete_pv(&pv).await.map(drop), &deleted, &failed)
     }
 
     /// Publishes an event on the bound claim.
@@ -124,4 +116,14 @@ impl Controller {
         ensure!(is_gone, "a Node has appeared meanwhile");
         Ok(())
     }
+}
+
+/// Counts a deletion. It has not failed if its object has changed.
+fn count(done: Result<(), ApiError>, deleted: &Counter, failed: &Counter) -> Result<()> {
+    match &done {
+        Ok(()) => deleted.inc(),
+        Err(error) if error.is_change() => {}
+        Err(_) => failed.inc(),
+    }
+    Ok(done?)
 }

@@ -56,8 +56,11 @@ impl Metrics {
         let shown = shared.registry.gather().into_iter();
         let shown = shown.filter_map(|mut family| {
             if let Some(rest) = family.name().strip_prefix(SHARED_PREFIX) {
-                let is_shared = SHARED.contains(&rest);
-                family.set_name(is_shared.then(|| format!("{PREFIX}{rest}"))?);
+                if !SHARED.contains(&rest) {
+                    return None;
+                }
+                let name = format!("{PREFIX}{rest}");
+                family.set_name(name);
             }
             Some(family)
         });

@@ -1,6 +1,7 @@
 //! The watches of Nodes and PVs, and their state.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::core::PartialObjectMeta;
@@ -42,9 +43,15 @@ impl View {
         let (nodes, pvs) = (Api::all(client.clone()), Api::all(client.clone()));
         let nodes = Watch::new(cluster, "nodes", nodes, Config::default());
         let pvs = Watch::new(cluster, "persistentvolumes", pvs, Config::default());
+        let notify = |is_change: bool| {
+            if is_change {
+                changed.notify_one();
+            }
+            ControlFlow::Continue(())
+        };
         tokio::join!(
-            nodes.follow(self.nodes.clone(), labels, async |_| changed.notify_one()),
-            pvs.follow(self.volumes.clone(), volume, async |_| changed.notify_one()),
+            nodes.follow(self.nodes.clone(), labels, async |it| notify(it.is_ok())),
+            pvs.follow(self.volumes.clone(), volume, async |it| notify(it.is_ok())),
         );
     }
 }

@@ -37,9 +37,10 @@ pub struct Refusal {
 /// What this process does and has found out. Times count from its start, as [`super::Snapshot::now`] does.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// Names of PVs and Jobs with a write in flight: the next decision must wait for its result.
+    /// What a write or a list is in flight for, or backs off: the names of PVs and Jobs, the paths of volumes, the UIDs of
+    /// tenancies, [`super::OWNER_LIST`]. The next decision must wait for its result.
     pub writing: BTreeSet<String>,
-    /// Paths of PVs that are being created and that [`super::Snapshot::pvs`] may not have yet, with their recorded
+    /// Paths of volumes whose next scan is awaited, and of PVs that are being created and that [`super::Snapshot::pvs`] may not have yet, with their recorded
     /// identities. They may come from an earlier configuration, with other names.
     pub creating: BTreeMap<HostPath, String>,
     /// The paths of the volumes whose marks were written since the last pass. A scan from before must not be judged.
@@ -56,7 +57,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Records that the PV of a mark was searched.
-    pub fn search(&mut self, mark: String) {
+    pub fn record_searched(&mut self, mark: String) {
         keep(&mut self.searched, mark);
     }
 
@@ -86,13 +87,12 @@ impl Ledger {
             skip,
             retry_at,
         };
+        let path = draft.volume.path.clone();
+        let before = self.refusals.insert(path, refusal.clone());
         self.refusals
             .retain(|_, it| now < it.retry_at + REFUSAL_TTL);
-        let before = self
-            .refusals
-            .insert(draft.volume.path.clone(), refusal.clone());
-        before
-            .is_none_or(|before| (before.identity, before.skip) != (refusal.identity, refusal.skip))
+        let is_same = |it: Refusal| it.identity == refusal.identity && it.skip == refusal.skip;
+        !before.is_some_and(is_same)
     }
 
     /// Records which PVs of other nodes have the identity of a volume of ours.

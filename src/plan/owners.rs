@@ -60,7 +60,7 @@ pub struct OtherPvs {
     pub count: usize,
     /// Those of them that are of the same storage.
     pub owners: Vec<PvView>,
-    /// When they are listed again. `None`: never, since the identity is not unique.
+    /// When they are listed again, by [`super::Ledger::record_others`]. `None`: never, since the identity is not unique.
     pub list_at: Option<Duration>,
 }
 

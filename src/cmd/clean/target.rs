@@ -45,6 +45,7 @@ pub struct Target {
     pub mark: Option<Mark>,
 }
 
+/// Finds the requested volume.
 pub struct Finder<'a> {
     request: &'a Clean,
     node: String,

@@ -82,6 +82,7 @@ fn volume_problems(document: &Value) -> impl Iterator<Item = &Value> {
     volumes.filter(|volume| severity(volume) == Severity::Problem)
 }
 
+/// What a volume requires of an operator.
 pub(super) fn severity(volume: &Value) -> Severity {
     let waited = volume["cleanup"]["seconds"].as_u64();
     match (text(volume, "state"), text(volume, "reason")) {
