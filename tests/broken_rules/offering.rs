@@ -19,12 +19,6 @@ pub const RULES: &[Rule] = &[
         "        for failures in 0.. {",
         "        if BROKEN { return; }\n        for failures in 0.. {",
     ),
-    rule(
-        "an event that expired is written again",
-        "src/report/recorder.rs",
-        "if !error.is_retriable() || begun",
-        "if !error.is_retriable() || (BROKEN && error.is_change()) || begun",
-    ),
     // What is offered.
     rule(
         "a volume that the scan found in use is not offered",
@@ -134,12 +128,6 @@ pub const RULES: &[Rule] = &[
         "src/cluster/pvs.rs",
         "        let seen = only(&pv.uid, Some(&pv.resource_version));\n        let (pvs, params) = (self.pvs(), DeleteParams::default().preconditions(seen));\n        let deleted",
         "        let seen = only(&pv.uid, Some(pv.resource_version.as_str()).filter(|_| !BROKEN));\n        let (pvs, params) = (self.pvs(), DeleteParams::default().preconditions(seen));\n        let deleted",
-    ),
-    rule(
-        "our Node is read again before it owns a PV",
-        "src/act.rs",
-        "        is_same.then_some(()).ok_or(ApiError::Conflict)",
-        "        (BROKEN || is_same).then_some(()).ok_or(ApiError::Conflict)",
     ),
     // What keeps the node going.
     rule(
