@@ -22,7 +22,7 @@ use crate::cleanup::release::release;
 use crate::cleanup::{CleanupContext, PassFacts};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
-use crate::plan::{About, Action, JobWrite, Ledger, Patch, PvDraft, Withdrawal};
+use crate::plan::{About, Action, JobWrite, Ledger, Patch, Withdrawal};
 use crate::quantity;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
 
@@ -113,10 +113,6 @@ impl Actor {
                 }
             }
         }
-    }
-
-    fn enter(&self, name: &str, new: Option<&PvDraft>) -> Option<InFlight> {
-        InFlight::enter(&self.ledger, name, new)
     }
 
     /// Changes a PV. `before` is the PV as the plan saw it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::Actor;
 use crate::plan::{Ledger, PvDraft};
 use crate::types::HostPath;
 
@@ -14,14 +15,10 @@ pub(super) struct InFlight {
     path: Option<HostPath>,
 }
 
-impl InFlight {
-    /// Adds a name, and the path of a PV to create. `None` if either is in flight already.
-    pub(super) fn enter(
-        ledger: &Arc<Mutex<Ledger>>,
-        name: &str,
-        new: Option<&PvDraft>,
-    ) -> Option<Self> {
-        let mut held = ledger.lock();
+impl Actor {
+    /// Adds a name, and the path of a PV to create, to the ledger. `None` if either is in flight already.
+    pub(super) fn enter(&self, name: &str, new: Option<&PvDraft>) -> Option<InFlight> {
+        let mut held = self.ledger.lock();
         let volume = new.map(|draft| &draft.volume);
         let is_creating = volume.is_some_and(|it| held.creating.contains_key(&it.path));
         if is_creating || !held.writing.insert(name.to_owned()) {
@@ -31,8 +28,8 @@ impl InFlight {
             let identity = volume.candidate.identity.text.clone();
             held.creating.insert(volume.path.clone(), identity);
         }
-        Some(Self {
-            ledger: Arc::clone(ledger),
+        Some(InFlight {
+            ledger: Arc::clone(&self.ledger),
             name: name.to_owned(),
             path: volume.map(|volume| volume.path.clone()),
         })

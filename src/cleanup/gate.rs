@@ -10,7 +10,7 @@ use std::time::Duration;
 use kube::api::ListParams;
 
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
-use crate::inventory::Candidate;
+use crate::inventory::{Candidate, Volume};
 use crate::plan::verdict::{Due, Permission, due, may_clean};
 use crate::plan::{
     CleanOrder, CleanupState, PvLocation, consents_to_forget, consents_to_wipe, reasons,
@@ -146,7 +146,8 @@ fn judge(
     if state.settings.generation != order.generation {
         return changed("the configuration changed meanwhile");
     }
-    let volume = Arc::new(order.volume.now(candidate.clone()));
+    let (class, entry) = (&order.volume.class, &order.volume.entry);
+    let volume = Arc::new(Volume::new(class, entry, candidate.clone()));
     let location = PvLocation::Volume(&volume);
     may_clean(pv, &state.settings, &state.node, &location, &state.occupied)
         .map_err(|refusal| Failure::new(refusal.reason, refusal.message).into())

@@ -149,15 +149,10 @@ impl ProcTable {
         if entry.cleanup.basis != order.basis {
             entry.failures = 0;
         }
+        let candidate = &order.volume.candidate;
         entry.cleanup.basis = order.basis;
-        entry
-            .cleanup
-            .identity
-            .clone_from(&order.volume.candidate.identity.text);
-        entry
-            .cleanup
-            .disks
-            .clone_from(&order.volume.candidate.rotational);
+        entry.cleanup.identity.clone_from(&candidate.identity.text);
+        entry.cleanup.disks.clone_from(&candidate.rotational);
         entry.cleanup.running = true;
         entry.is_external = matches!(order.method, Method::Command(_));
         entry.progress = Progress::default();

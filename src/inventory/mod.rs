@@ -140,14 +140,6 @@ impl Volume {
             candidate,
         }
     }
-
-    /// The same volume, as it is now.
-    pub fn now(&self, candidate: Candidate) -> Self {
-        Self {
-            candidate,
-            ..self.clone()
-        }
-    }
 }
 
 /// A volume as it is on disk.

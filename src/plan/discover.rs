@@ -246,9 +246,8 @@ impl<'a> Planner<'a> {
         });
         let writing = &self.snapshot.ledger.writing;
         let is_written = writing.contains(&draft.name) || writing.contains(&draft.second_name);
-        let is_written =
-            is_written || self.is_being_created(&draft.volume.path, &candidate.identity);
-        if is_due && !is_written {
+        let is_created = || self.is_being_created(&draft.volume.path, &candidate.identity);
+        if is_due && !is_written && !is_created() {
             self.plan.actions.push(Action::Create(Box::new(draft)));
         }
     }

@@ -44,8 +44,10 @@ impl PvSpec {
     /// one that joins later.
     pub fn nodes_of_terms(&self, label: &str) -> BTreeSet<String> {
         let terms: Vec<_> = self.values_of_terms(label).collect();
-        let is_open = terms.iter().any(Vec::is_empty);
-        terms.into_iter().filter(|_| !is_open).flatten().collect()
+        if terms.iter().any(Vec::is_empty) {
+            return BTreeSet::new();
+        }
+        terms.into_iter().flatten().collect()
     }
 
     /// The values of a Node label that each term of the required affinity allows by `In`. Terms are OR-ed. The other

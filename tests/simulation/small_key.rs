@@ -1,6 +1,6 @@
 //! What two equal states of the small world have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write};
 use std::sync::LazyLock;
 
@@ -135,4 +135,11 @@ impl<'a> Key<'a> {
             }
         }
     }
+}
+
+/// The first name of this kind that nothing has.
+pub fn free<'a>(kind: &str, used: impl Iterator<Item = &'a str>) -> String {
+    let used: BTreeSet<_> = used.collect();
+    let mut names = (1..).map(|at| format!("{kind}-{at}"));
+    names.find(|name| !used.contains(name.as_str())).unwrap()
 }

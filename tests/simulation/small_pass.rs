@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
-use local_volume_provisioner::inventory::Candidate;
+use local_volume_provisioner::inventory::{Candidate, Volume};
 use local_volume_provisioner::names::{
     ANNOTATION_IDENTITY, ANNOTATION_OFFER, ANNOTATION_USED, FINALIZER,
 };
@@ -16,7 +16,8 @@ use local_volume_provisioner::plan::{
 use local_volume_provisioner::view::{Phase, PvView};
 use serde_json::from_value;
 
-use crate::small_state::{CLUSTER, Small, free};
+use crate::small_key::free;
+use crate::small_state::{CLUSTER, Small};
 
 /// The durable effects of a process, until it crashes.
 struct Effects {
@@ -166,7 +167,8 @@ impl Small {
             return Ok(());
         };
         let (candidate, settings) = (self.candidate(at), self.settings());
-        let volume = Arc::new(order.volume.now(candidate.clone()));
+        let (class, entry) = (&order.volume.class, &order.volume.entry);
+        let volume = Arc::new(Volume::new(class, entry, candidate.clone()));
         let location = PvLocation::Volume(&volume);
         let snapshot = self.snapshot();
         let node = snapshot.node.as_ref().unwrap();

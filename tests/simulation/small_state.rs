@@ -16,6 +16,7 @@ use local_volume_provisioner::view::{
     ClaimRef, NodeView, Phase, PvView, ReclaimPolicy, StorageClassView,
 };
 
+use crate::small_key::free;
 use crate::world::{CLASSES, Disk as SimDisk, NODES, State};
 
 pub const DISKS: usize = 2;
@@ -116,13 +117,6 @@ fn node() -> NodeView {
         paused: false,
         consents: BTreeSet::new(),
     }
-}
-
-/// The first name of this kind that nothing has.
-pub fn free<'a>(kind: &str, used: impl Iterator<Item = &'a str>) -> String {
-    let used: BTreeSet<_> = used.collect();
-    let mut names = (1..).map(|at| format!("{kind}-{at}"));
-    names.find(|name| !used.contains(name.as_str())).unwrap()
 }
 
 impl Small {
