@@ -1,4 +1,4 @@
-//! Writes events to the core API, one at a time, and retries transient errors.
+//! Writes events to the core API, one at a time, and retries transient errors and denied permissions.
 //!
 //! A repeated event has the name of the first one, and increments its count.
 
@@ -42,12 +42,14 @@ impl Reporter {
             let Err(error) = self.write(&event).await else {
                 return;
             };
-            // A change: it expired between two requests.
-            if !error.is_retriable() || begun.elapsed() >= RETRY_LIMIT {
+            // A change: it expired between two requests. An API server that starts may deny every permission.
+            let may_pass = error.is_retriable() || matches!(error, ApiError::Forbidden { .. });
+            let pause = RETRY_PAUSES.pause(failures);
+            if !may_pass || begun.elapsed() + pause > RETRY_LIMIT {
                 tracing::debug!(%error, "an event could not be written");
                 break;
             }
-            sleep(RETRY_PAUSES.pause(failures)).await;
+            sleep(pause).await;
         }
         self.cluster.metrics.events_failed_total.inc();
     }
@@ -121,6 +123,60 @@ mod tests {
         });
         reporter(server).record(event("one")).await;
         assert!(answers.lock().unwrap().is_empty());
+    }
+
+    /// Writes the events "one" and "two" at once to an API server that refuses "one" for a time with 403 and this text.
+    /// Returns the answers in order, how long it took, and how many events are lost.
+    async fn refused(text: &'static str, time: Duration) -> (Vec<(Value, u16)>, Duration, u64) {
+        let answers = Arc::<Mutex<Vec<(Value, u16)>>>::default();
+        let (seen, begun) = (Arc::clone(&answers), Instant::now());
+        let server = Router::new().fallback(move |body: String| {
+            let mut event: Value = serde_json::from_str(&body).unwrap();
+            let message = event["message"].take();
+            let is_refused = message == "one" && begun.elapsed() < time;
+            let code = if is_refused { 403 } else { 201 };
+            seen.lock().unwrap().push((message, code));
+            let refusal = json!({ "reason": "Forbidden", "code": code, "message": text });
+            let body = if is_refused { refusal } else { event };
+            let code = StatusCode::from_u16(code).unwrap();
+            std::future::ready((code, body.to_string()))
+        });
+        let reporter = reporter(server);
+        let [one, two] = ["one", "two"].map(event);
+        tokio::join!(reporter.record(one), reporter.record(two));
+        let lost = reporter.cluster.metrics.events_failed_total.get();
+        let answers = std::mem::take(&mut *answers.lock().unwrap());
+        (answers, begun.elapsed(), lost)
+    }
+
+    const DENIED: &str = r#"events is forbidden: User "lvp" cannot create resource "events" in API group "" in the namespace "default""#;
+
+    #[tokio::test(start_paused = true)]
+    async fn denied_event_is_written_when_the_denial_has_passed() {
+        let (answers, took, lost) = refused(DENIED, Duration::from_mins(1)).await;
+        let [one, two] = ["one", "two"].map(Value::from);
+        // The pauses: 0.5, 1, 2, 4, 8, and then 10 s.
+        let mut expected = vec![(one.clone(), 403), (two, 201)];
+        expected.extend(vec![(one.clone(), 403); 9]);
+        expected.push((one, 201));
+        assert_eq!((answers, lost), (expected, 0));
+        assert!(took < Duration::from_secs(70), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn event_that_stays_denied_is_lost_after_five_minutes() {
+        let (answers, took, lost) = refused(DENIED, Duration::MAX).await;
+        assert_eq!((answers.len(), lost), (35, 1));
+        assert!(took <= RETRY_LIMIT, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn event_that_is_refused_for_another_reason_is_not_retried() {
+        let text = r#"events "pv" is forbidden: unable to create new content in namespace default because it is being terminated"#;
+        let (answers, took, lost) = refused(text, Duration::from_secs(1)).await;
+        let [one, two] = ["one", "two"].map(Value::from);
+        assert_eq!((answers, lost), (vec![(one, 403), (two, 201)], 1));
+        assert_eq!(took, Duration::ZERO);
     }
 
     #[tokio::test]
