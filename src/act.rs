@@ -4,6 +4,7 @@ mod cancel;
 mod create;
 mod in_flight;
 mod jobs;
+mod link;
 mod marks;
 mod offer;
 mod owners;
@@ -104,6 +105,9 @@ impl Actor {
                 Action::WriteMark(write) => {
                     self.write_mark_only(*write, facts.clone(), expectations);
                 }
+                Action::Unlink(token) => self.unlink(&token),
+                Action::Link(order) => self.make_link(*order, facts.clone(), expectations),
+                Action::LabelNode(change) => self.label_node(change, expectations),
                 Action::FindPv(search) => self.search(search, expectations),
                 Action::Withdraw(withdrawal) => {
                     let pv = withdrawal.pv.clone();

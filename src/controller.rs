@@ -8,15 +8,19 @@ mod reloading;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::Actor;
 use crate::cache::{ClassCache, InstallationCache, JobCache, NodeCache, PvCache};
 use crate::cleanup::{CleanupContext, ControllerState};
+use crate::config::Binding;
 use crate::inventory::Inventory;
 use crate::memory;
 use crate::plan::{Action, Settings, Snapshot, other_installation, plan};
@@ -78,6 +82,8 @@ struct Controller {
     cleaning: BTreeSet<HostPath>,
     /// When the UID of the cluster is read again, if it is not known.
     cluster_due: Instant,
+    /// Whether links exist, which a doubt about the cluster withdraws.
+    has_links: Arc<AtomicBool>,
     /// The skipped entries and faulty classes that the latest pass logged.
     skips: BTreeSet<String>,
 }
@@ -119,12 +125,27 @@ pub async fn run(
         cleaning: BTreeSet::new(),
         cluster_due: Instant::now() + CLUSTER_PAUSE,
         skips: BTreeSet::new(),
+        has_links: Arc::default(),
         context,
     };
+    let _doubts = controller.wake_on_doubts();
     controller.run().await;
 }
 
 impl Controller {
+    /// Wakes the main loop when the cluster is in doubt while links exist.
+    fn wake_on_doubts(&self) -> JoinSet<()> {
+        let mut epoch = self.context.cluster.origin.epoch();
+        let (wake, has_links) = (Arc::clone(&self.context.wake), Arc::clone(&self.has_links));
+        JoinSet::from_iter([async move {
+            while epoch.changed().await.is_ok() {
+                if has_links.load(Relaxed) {
+                    wake.notify_one();
+                }
+            }
+        }])
+    }
+
     async fn run(mut self) {
         self.storage_classes.wait_for_first_list().await;
         let mut has_news = true;
@@ -168,8 +189,8 @@ impl Controller {
         let mut plan = plan(&self.settings, &snapshot);
         let mut longest = self.periods.discovery;
         if self.context.cluster.origin.other().is_some() {
-            // Nothing is done until our cluster answers.
-            plan.actions.clear();
+            // Nothing is done until our cluster answers, but its claims do not mount our volumes.
+            plan.actions.retain(|it| matches!(it, Action::Unlink(_)));
             plan.wake_at = None;
             longest = BACK_OFF_PAUSE;
         } else if !has_news {
@@ -257,6 +278,18 @@ impl Controller {
         if self.settings.cluster.is_some() {
             self.inventory.outdate(&changed);
         }
+        let has_links = config
+            .classes
+            .values()
+            .any(|class| class.binding == Binding::Disk)
+            || pvs.iter().flatten().any(|pv| pv.link.is_some());
+        let links = has_links.then(|| self.context.host.links());
+        let (links, links_fault) = match links.unwrap_or_else(|| Ok(BTreeMap::new())) {
+            Ok(links) => (links, None),
+            Err(why) => (BTreeMap::new(), Some(why)),
+        };
+        self.has_links.store(!links.is_empty(), Relaxed);
+        let epoch = *self.context.cluster.origin.epoch().borrow();
         let observed = self.inventory.observe();
         // An outdated entry waits for its next scan as if its PV were being created.
         let outdated = observed.outdated.into_iter();
@@ -276,6 +309,9 @@ impl Controller {
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.context.jobs),
             ledger: known,
+            links,
+            links_fault,
+            epoch,
             back_off_ends,
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now,

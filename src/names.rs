@@ -1,4 +1,4 @@
-//! The names that other programs see: annotations, labels, the finalizer, and the names of PVs and Jobs.
+//! The names that other programs see: annotations, labels, the finalizer, and the names of PVs, Jobs and links.
 
 /// Label (of Kubernetes) whose value on the Node is the node's hostname value; also on every PV.
 pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
@@ -27,6 +27,10 @@ pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation
 pub const ANNOTATION_MOVED_FROM: &str = "local-volume-provisioner/moved-from";
 /// The token of the offer that created a PV. The mark on the disk has the same.
 pub const ANNOTATION_OFFER: &str = "local-volume-provisioner/offer";
+/// The entry of a PV whose path is a link, see [`crate::view::PvLink`].
+pub const ANNOTATION_PATH: &str = "local-volume-provisioner/path";
+/// Before 32 hexadecimal digits: the label of the Node that has a disk. Kubelets may not set labels with this suffix.
+pub const DISK_LABEL_PREFIX: &str = "disk.local-volume-provisioner.node-restriction.kubernetes.io/";
 /// Before any name, on the Node: an operator's decisions about volumes without a PV, separated by commas.
 pub const CONSENT_PREFIX: &str = "consent.local-volume-provisioner/";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.
@@ -62,6 +66,10 @@ pub const ENV_STATE: &str = "STATE_DIRECTORY";
 
 /// Keeps a released PV in the API until its volume is clean.
 pub const FINALIZER: &str = "local-volume-provisioner/cleanup";
+
+/// The links to the volumes of classes with `binding: disk`, at the same path on the host and in the container. It is
+/// empty after a boot.
+pub const LINK_DIR: &str = "/run/local-volume-provisioner";
 
 /// First part of every provisioner's name, and the reporting component of our events.
 pub const PROVISIONER_PREFIX: &str = "local-volume-provisioner";
@@ -109,6 +117,15 @@ pub fn job_name(pv: &str) -> String {
 pub fn pv_label(pv: &str) -> String {
     let cut = pv.get(..LABEL_LIMIT).unwrap_or(pv);
     cut.trim_end_matches(['-', '.']).to_owned()
+}
+
+/// The length of the name of a link.
+pub const LINK_LENGTH: usize = 32;
+
+/// Whether a link may have this name: the token of an offer, in hexadecimal digits in lower case.
+pub fn is_link(token: &str) -> bool {
+    let is_digit = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+    token.len() == LINK_LENGTH && token.bytes().all(is_digit)
 }
 
 /// The name of the discovery directory's volume in a cleaning Job's pod.

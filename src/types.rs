@@ -182,6 +182,7 @@ pub enum SkipReason {
     IdentityOnOtherPV,
     NotEmpty,
     Dirty,
+    NotBindable,
     Unreadable,
     TimedOut,
 }

@@ -1,6 +1,7 @@
 //! The machine: discovery directories, volumes, and what the kubelet uses. All threads are behind [`Host`], so a
 //! simulation that implements it has none.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind::NotFound};
 use std::path::PathBuf;
@@ -16,16 +17,17 @@ use crate::cluster::PodView;
 use crate::config::{Class, Config};
 use crate::host::host_path::HostPaths;
 use crate::host::kubelet::KubeletDir;
+use crate::host::link::LinkDir;
 use crate::host::mark::{MarkState, StateDir};
 use crate::host::system::Dir;
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
-use crate::plan::{CleanOrder, MarkWrite, PvDraft};
+use crate::plan::{CleanOrder, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
-use super::mark::write_mark;
+use super::mark::{make_link, write_mark};
 use super::volume::{Access, OpenVolume};
 use super::{Failure, gate};
 
@@ -45,6 +47,21 @@ pub trait Host: Disks {
 
     /// Writes the mark of a volume, unless the volume or its mark has changed since the scan.
     fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()>;
+
+    /// The links for the kubelet, with their targets.
+    ///
+    /// # Errors
+    /// Why no link can be made.
+    fn links(&self) -> Result<BTreeMap<String, String>, String>;
+
+    /// Makes a link, unless the volume or its mark has changed since the scan.
+    fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()>;
+
+    /// Removes a link, if it exists.
+    ///
+    /// # Errors
+    /// Why it could not be removed.
+    fn unlink(&self, token: &str) -> Result<(), String>;
 
     /// Where paths of the host lead. What is not visible here is only compared as text.
     fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths>;
@@ -129,18 +146,21 @@ impl PassFacts {
 pub struct LocalHost {
     disks: LocalDisks,
     kubelet: KubeletDir,
+    /// Why there is none, for an operator.
+    links: Arc<Result<LinkDir, String>>,
     /// Held while paths are resolved: one that hangs must not cost further threads.
     resolving: Arc<Mutex<()>>,
 }
 
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
-    pub fn new(kubelet: KubeletDir, state: StateDir) -> Self {
+    pub fn new(kubelet: KubeletDir, state: StateDir, links: Result<LinkDir, String>) -> Self {
         let disks = LocalDisks::new(state, Some(kubelet.clone()));
         let resolving = Arc::default();
         Self {
             disks,
             kubelet,
+            links: Arc::new(links),
             resolving,
         }
     }
@@ -214,6 +234,31 @@ impl Host for LocalHost {
             on_thread(move || write_mark(&write, &facts.machine)).await
         };
         work.boxed()
+    }
+
+    fn links(&self) -> Result<BTreeMap<String, String>, String> {
+        let links = (*self.links).as_ref().map_err(Clone::clone)?;
+        links.read().map_err(|error| error.to_string())
+    }
+
+    fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()> {
+        let (order, links) = (order.clone(), Arc::clone(&self.links));
+        let work = async move {
+            let facts = self.facts(facts).await?;
+            let make = move || match &*links {
+                Ok(links) => make_link(&order, links, &facts.machine),
+                Err(why) => Err(Obstacle::Unknown(why.clone())),
+            };
+            on_thread(make).await
+        };
+        work.boxed()
+    }
+
+    fn unlink(&self, token: &str) -> Result<(), String> {
+        match &*self.links {
+            Ok(links) => links.remove(token).map_err(|error| error.to_string()),
+            Err(_) => Ok(()),
+        }
     }
 
     fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths> {

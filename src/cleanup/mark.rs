@@ -1,4 +1,4 @@
-//! Writes marks on open and locked volumes.
+//! Writes marks, and makes links, on open and locked volumes.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,12 +11,13 @@ use crate::host::access::{Access, OpenError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::identity::Identity;
+use crate::host::link::LinkDir;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::{
     Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, header_hash,
 };
-use crate::inventory::Candidate;
-use crate::plan::{Agreement, MarkWrite, agreement, mark_of, reasons};
+use crate::inventory::{Candidate, Volume};
+use crate::plan::{Agreement, LinkOrder, MarkWrite, agreement, mark_of, reasons};
 use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
 
@@ -94,47 +95,83 @@ fn lock_alone(volume: &Opened, path: &Path) -> Result<VolumeLock, OpenError> {
 /// # Errors
 /// Why it is not written.
 pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obstacle> {
-    let (path, state) = (&write.volume.mount_path, &machine.state);
-    let unknown = |error: &dyn Display| Obstacle::Unknown(format!("{path}: {error}"));
-    let volume = match write.volume.candidate.kind {
+    while_unchanged(
+        &write.volume,
+        &write.mark.class,
+        machine,
+        |volume, identity| {
+            let mut mark = write.mark.clone();
+            match volume {
+                // Never of a used volume: its tenant may have changed them.
+                Opened::Filesystem(root) if mark.state <= MarkState::Offered => {
+                    mark.root = RootAttributes::read(root.as_fd()).ok();
+                }
+                // An adopted PV has no earlier mark.
+                Opened::Device(device)
+                    if mark.state == MarkState::Pending
+                        || (mark.state == MarkState::Offered && mark.header.is_none()) =>
+                {
+                    mark.header = Some(header_hash(device)?);
+                }
+                _ => {}
+            }
+            crash_point("write-mark");
+            let marked = volume.marked(&write.volume.mount_path, &mark.class, identity);
+            let written = machine.state.write(&marked, &mark).map(drop);
+            written.map_err(|error| unknown(&write.volume, &error))
+        },
+    )
+}
+
+/// Makes a link, unless the volume or its mark has changed since the scan. Blocking.
+///
+/// # Errors
+/// Why it is not made.
+pub(super) fn make_link(
+    order: &LinkOrder,
+    links: &LinkDir,
+    machine: &Machine,
+) -> Result<(), Obstacle> {
+    let volume = &order.volume;
+    while_unchanged(volume, &volume.class.name, machine, |_, _| {
+        let token = order.pv.link.as_ref().map_or("", |link| &link.token);
+        Ok(links.make(token, Path::new(volume.path.as_str()))?)
+    })
+}
+
+fn unknown(volume: &Volume, error: &dyn Display) -> Obstacle {
+    Obstacle::Unknown(format!("{}: {error}", volume.mount_path))
+}
+
+/// Runs `work` on a locked volume that, with its mark, is as at the scan. Two provisioners of a rolling update must not
+/// both act on what they have seen. Blocking.
+fn while_unchanged(
+    expected: &Volume,
+    class: &str,
+    machine: &Machine,
+    work: impl FnOnce(&Opened, &Identity) -> Result<(), Obstacle>,
+) -> Result<(), Obstacle> {
+    let path = &expected.mount_path;
+    let volume = match expected.candidate.kind {
         VolumeMode::Filesystem => {
             Opened::Filesystem(FsRoot::open(path.as_path(), &machine.mounts)?)
         }
         VolumeMode::Block => Opened::Device(Device::open(path.as_path(), Access::Probe)?),
     };
-    // Two provisioners of a rolling update must not both replace the mark that they have seen.
     let _lock = lock_alone(&volume, path.as_path())?;
     let identity = volume.identity(path, &machine.sysfs);
-    let identity = identity.map_err(|error| unknown(&error))?;
-    let marked = volume.marked(path, &write.mark.class, &identity);
+    let identity = identity.map_err(|error| unknown(expected, &error))?;
+    let marked = volume.marked(path, class, &identity);
     // The marks of the machine may be older than the last write.
-    let found = state.read_of(&marked)?.find(&marked);
-    let found = found.map_err(|error| unknown(&error))?;
-    if identity != write.volume.candidate.identity
-        || found.on_disk != write.volume.candidate.mark.on_disk
-    {
-        return Err(unknown(
-            &"the volume or its mark has changed since the last scan",
-        ));
+    let found = machine.state.read_of(&marked)?.find(&marked);
+    let found = found.map_err(|error| unknown(expected, &error))?;
+    let is_same =
+        identity == expected.candidate.identity && found.on_disk == expected.candidate.mark.on_disk;
+    if !is_same {
+        let why = "the volume or its mark has changed since the last scan";
+        return Err(unknown(expected, &why));
     }
-    let mut mark = write.mark.clone();
-    match &volume {
-        // Never of a used volume: its tenant may have changed them.
-        Opened::Filesystem(root) if mark.state <= MarkState::Offered => {
-            mark.root = RootAttributes::read(root.as_fd()).ok();
-        }
-        // An adopted PV has no earlier mark.
-        Opened::Device(device)
-            if mark.state == MarkState::Pending
-                || (mark.state == MarkState::Offered && mark.header.is_none()) =>
-        {
-            mark.header = Some(header_hash(device)?);
-        }
-        _ => {}
-    }
-    crash_point("write-mark");
-    let written = state.write(&marked, &mark).map(drop);
-    written.map_err(|error| unknown(&error))
+    work(&volume, &identity)
 }
 
 /// Whether the mark of a locked volume allows to clean it.

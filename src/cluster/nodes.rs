@@ -1,6 +1,6 @@
 //! The requests about Nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Api;
@@ -49,6 +49,22 @@ impl Cluster {
         let found = by_name.await?.into_iter().chain(by_label.await?.items);
         let names: BTreeSet<_> = found.filter_map(|node| node.metadata.name).collect();
         Ok(names.into_iter().collect())
+    }
+
+    /// Sets labels of a Node, or (`None`) removes them.
+    ///
+    /// # Errors
+    /// [`ApiError`]; [`ApiError::Conflict`] if the Node has another UID.
+    pub async fn label_node(
+        &self,
+        node: &NodeView,
+        labels: &BTreeMap<String, Option<String>>,
+    ) -> Result<(), ApiError> {
+        let patch = json!({ "metadata": { "uid": node.uid, "labels": labels } });
+        let (nodes, params) = (self.nodes(), PatchParams::default());
+        let patch = Patch::Merge(&patch);
+        let patched = nodes.patch_metadata(&node.name, &params, &patch);
+        self.limited(NODES, "patch", patched).await.map(drop)
     }
 
     /// Removes all taints of a key, with any effect, from a Node. Returns whether there was one.

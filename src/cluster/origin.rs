@@ -11,6 +11,7 @@ use http::Request;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{ApiError, Cluster, without_uid};
@@ -22,6 +23,8 @@ const MAX_DENIALS: usize = 3;
 #[derive(Debug, Default)]
 pub struct Origin {
     state: Mutex<State>,
+    /// See [`Origin::epoch`].
+    epoch: watch::Sender<u64>,
     /// When the latest check began.
     checked: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -73,6 +76,11 @@ impl Origin {
         cluster?.uid.clone()
     }
 
+    /// Incremented by each doubt, and when another cluster answers. What was read before may be outdated.
+    pub fn epoch(&self) -> watch::Receiver<u64> {
+        self.epoch.subscribe()
+    }
+
     /// Why all writes are stopped, if another cluster answers.
     pub fn other(&self) -> Option<String> {
         let state = self.state.lock();
@@ -84,6 +92,7 @@ impl Origin {
         let mut state = self.state.lock();
         if !state.is_other {
             state.doubt = Some(format!("the cluster is not verified: {why}"));
+            self.epoch.send_modify(|epoch| *epoch += 1);
         }
     }
 
@@ -94,7 +103,11 @@ impl Origin {
         state.denials > MAX_DENIALS
     }
 
-    pub(super) fn verified(&self) -> Result<(), ApiError> {
+    /// Whether the cluster is verified.
+    ///
+    /// # Errors
+    /// [`ApiError::Failed`] with the doubt.
+    pub fn verified(&self) -> Result<(), ApiError> {
         let doubt = self.state.lock().doubt.clone();
         doubt.map_or(Ok(()), |why| Err(ApiError::Failed(why)))
     }
@@ -137,6 +150,7 @@ impl Cluster {
                 let mut state = self.origin.state.lock();
                 if !std::mem::replace(&mut state.is_other, true) {
                     tracing::error!("{why}");
+                    self.origin.epoch.send_modify(|epoch| *epoch += 1);
                 }
                 state.doubt = Some(why);
                 return Ok(());

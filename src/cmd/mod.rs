@@ -5,6 +5,7 @@ pub mod clean;
 pub mod cleaner;
 pub mod discover;
 pub mod job;
+mod links;
 pub mod node_cleanup;
 pub mod release;
 pub mod run;

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
 
+use super::links;
 use crate::args::{Args, Environment};
 use crate::cleanup::table::ProcTable;
 use crate::cleanup::{CleanupContext, ControllerState, LocalHost};
@@ -33,7 +34,7 @@ use crate::host::protection::{FEATURES, unprotected};
 use crate::isolation;
 use crate::log;
 use crate::metrics::Metrics;
-use crate::names::provisioner_name;
+use crate::names::{LINK_DIR, provisioner_name};
 use crate::plan::Settings;
 use crate::plan::job_object::{JobSource, UDEV};
 use crate::report::Reporter;
@@ -83,6 +84,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
 
     let table = Arc::new(ProcTable::new(Instant::now()));
     let state_directory = state_directory(&environment)?;
+    let links = links::open(Path::new(LINK_DIR), &loaded.config, environment.in_pod);
     let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
     let unprotected = unprotected(&state_directory, &kubelet);
     for feature in FEATURES {
@@ -160,7 +162,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         let context = CleanupContext {
             cluster,
             state: known_state,
-            host: Arc::new(LocalHost::new(kubelet, state_directory)),
+            host: Arc::new(LocalHost::new(kubelet, state_directory, links)),
             quiet_period: args.release_quiet_period,
             table: Arc::clone(&table),
             wake,

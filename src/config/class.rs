@@ -67,6 +67,9 @@ pub struct Class {
     /// missing.
     #[serde(default)]
     pub missing_volume_policy: MissingVolumePolicy,
+    /// `binding` (default `path`; or `disk`): what a new PV names, and so what the kubelet mounts for its claim.
+    #[serde(default)]
+    pub binding: Binding,
 }
 
 fn enabled() -> bool {
@@ -115,4 +118,16 @@ pub enum MissingVolumePolicy {
     Report,
     /// Report it, and delete the PV after three discovery periods.
     Delete,
+}
+
+/// What `spec.local.path` and the node affinity of a new PV name. Existing PVs keep theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Binding {
+    /// The entry's path on the host, and the node.
+    #[default]
+    Path,
+    /// A link below [`LINK_DIR`](crate::names::LINK_DIR), which exists only while the claim's volume is verified, and
+    /// a label of the Node that has the volume.
+    Disk,
 }

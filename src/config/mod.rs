@@ -34,7 +34,9 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use tracing::level_filters::LevelFilter;
 
-pub use self::class::{AccessMode, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity};
+pub use self::class::{
+    AccessMode, Binding, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity,
+};
 pub use self::cleaner::{CleanMethod, Cleaner, DEFAULT_CLEANER};
 pub use self::directory::{Files, read_dir};
 pub use self::parse::{Fault, Loaded, from_files, load};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::class::Class;
+use super::class::{Binding, Class};
 use super::keys::Keys;
 use super::values::{read, unfit};
 use super::{Cleaner, Config, Files, labels, read_dir, yaml};
-use crate::names::LABEL_HOSTNAME;
+use crate::names::{LABEL_HOSTNAME, LINK_DIR};
 use crate::types::VolumeMode;
 
 const CLASSES: &str = "storageClassMap";
@@ -144,7 +144,34 @@ fn read_classes(value: Option<Value>, loaded: &mut Loaded) -> BTreeMap<String, A
             }
         }
     }
+    refuse_link_dirs(&mut classes, &mut loaded.faults);
     classes
+}
+
+/// Refuses classes whose directories overlap with that of the links, which would be offered as volumes. A class with
+/// `binding: disk` has links; without one, there is no such directory.
+fn refuse_link_dirs(classes: &mut BTreeMap<String, Arc<Class>>, faults: &mut Vec<Fault>) {
+    if classes.values().all(|it| it.binding == Binding::Path) {
+        return;
+    }
+    let links = Path::new(LINK_DIR);
+    classes.retain(|name, class| {
+        let dirs = [
+            ("hostDir", class.host_dir.to_string()),
+            ("mountDir", class.mount_dir.to_string()),
+        ];
+        let overlaps = |dir: &str| Path::new(dir).starts_with(links) || links.starts_with(dir);
+        let Some((key, dir)) = dirs.into_iter().find(|(_, dir)| overlaps(dir)) else {
+            return true;
+        };
+        faults.push(Fault {
+            class: Some(name.clone()),
+            message: format!(
+                "{key} is \"{dir:.40}\", but binding: disk has its links in {LINK_DIR}; use another directory"
+            ),
+        });
+        false
+    });
 }
 
 /// One class, or its first fault.

@@ -9,6 +9,7 @@ use serde_path_to_error::{Segment, deserialize};
 /// What to write, by key. All other keys are switches.
 const EXPECTED: &str = r#"
 accessMode: ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod
+binding: path or disk
 blockCleanerCommand: a list of the program and its arguments, such as [/scripts/shred.sh, 2]
 cleanMethod: quick, zero, overwrite, discard or auto
 cleanupTimeout: a duration of more than zero, such as 6h or 1h30m

@@ -102,6 +102,9 @@ pub struct Mark {
     pub class: String,
     /// The claim as `namespace/name`, from the first bind.
     pub claim: Option<String>,
+    /// The UID of that claim, if the PV is bound to its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_uid: Option<String>,
     /// The [`header_hash`] of a device at its offer.
     pub header: Option<String>,
     /// Whether the volume was read-only at its offer.

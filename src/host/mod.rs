@@ -1,7 +1,7 @@
 //! Reads the host's storage: mounts, devices, filesystems, identities, users.
 //!
 //! It never changes the data of a volume. Its side effects are the advisory lock of [`lock`], which ends with its
-//! descriptor, and what [`mark`] writes. Two invariants hold:
+//! descriptor, what [`mark`] writes, and the links of [`link`]. Two invariants hold:
 //!
 //! * A path is resolved once, and all later queries use the descriptor. A disk that is replaced or a link that is
 //!   changed meanwhile cannot be confused with the first.
@@ -16,6 +16,7 @@ pub mod host_path;
 pub mod identity;
 mod ioctl;
 pub mod kubelet;
+pub mod link;
 pub mod lock;
 pub mod mark;
 pub mod mounts;
@@ -35,6 +36,8 @@ use mark::{Marks, StateDir};
 use mounts::MountTable;
 use ring::digest::{SHA256, digest};
 use sysfs::Sysfs;
+
+pub use link::LinkDir;
 
 /// The facts of the machine, read once for several volumes.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +87,7 @@ pub(crate) fn with_path(error: &io::Error, path: &Path) -> io::Error {
 }
 
 /// The SHA-256 in hexadecimal.
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
 

@@ -11,7 +11,7 @@ use crate::host::mark::Mark;
 use crate::inventory::Volume;
 use crate::quantity;
 use crate::types::HostPath;
-use crate::view::{JobView, PvRef, PvView, Tenancy};
+use crate::view::{JobView, NodeView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
 use super::{About, Cancellation, CleanupState, OwnerQuery};
@@ -43,6 +43,12 @@ pub enum Action {
     FindPv(PvSearch),
     /// List the PVs of other nodes that may be of the same storage as these of ours.
     FindOwners(Vec<OwnerQuery>),
+    /// Remove a link, so that the kubelet mounts nothing by it.
+    Unlink(String),
+    /// Make the link of a PV.
+    Link(Box<LinkOrder>),
+    /// Change the labels of the Node that name its disks.
+    LabelNode(NodeLabels),
     /// Change or delete a cleaning Job.
     WriteJob(JobView, JobWrite),
 }
@@ -58,6 +64,26 @@ pub enum JobWrite {
     Delete(String),
     /// Delete the Job of a PV that must not be cleaned (now), and why.
     Cancel(String),
+}
+
+/// A link to make, if the API server and the disk confirm what the plan has seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkOrder {
+    /// The PV.
+    pub pv: PvView,
+    /// Its volume.
+    pub volume: Arc<Volume>,
+    /// See [`super::Snapshot::epoch`].
+    pub epoch: u64,
+}
+
+/// A change of the labels of the Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeLabels {
+    /// The Node.
+    pub node: NodeView,
+    /// The labels to set or (`None`) to remove.
+    pub labels: BTreeMap<String, Option<String>>,
 }
 
 /// The state of a cleanup, as the plan derives it from the cluster.

@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::config::Class;
+use crate::config::{Binding, Class};
 use crate::inventory::{Finding, Observation, Skip, Volume};
 use crate::names::{
-    ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PROVISIONED_BY,
-    FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, provisioner_name, pv_name,
-    pv_name_on_collision,
+    ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PATH,
+    ANNOTATION_PROVISIONED_BY, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, LINK_DIR,
+    provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::quantity;
 use crate::types::{HostPath, SkipReason};
 use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
 use super::eligible::may_be_offered;
+use super::link::label_of;
 use super::{
     About, Action, ClassReport, MarkWrite, Occupant, Planner, PvDraft, Refusal, VolumeReport,
     VolumeState, reasons,
@@ -184,6 +185,7 @@ impl<'a> Planner<'a> {
                 .and_then(|()| self.is_mark_settled(volume))
                 .and_then(|is_settled| {
                     Self::is_empty_enough(volume)?;
+                    self.can_bind(volume)?;
                     Ok((volume, storage_class.clone()?, is_settled))
                 }),
         };
@@ -277,16 +279,16 @@ impl<'a> Planner<'a> {
             volume: Arc::clone(volume),
             mark,
         });
+        let token = mark.as_ref().map(|it| &it.mark.token);
+        let link = token.filter(|_| class.binding == Binding::Disk);
         let identity = candidate.identity.text.clone();
         let installation = self.settings.installation.clone();
         let annotations = [
             (ANNOTATION_PROVISIONED_BY, Some(by)),
             (ANNOTATION_IDENTITY, Some(identity)),
             (ANNOTATION_INSTALLATION, installation),
-            (
-                ANNOTATION_OFFER,
-                mark.as_ref().map(|it| it.mark.token.clone()),
-            ),
+            (ANNOTATION_OFFER, token.filter(|_| link.is_none()).cloned()),
+            (ANNOTATION_PATH, link.map(|_| volume.path.to_string())),
         ];
         let annotations = annotations.into_iter();
         let annotations = annotations.filter_map(|(key, value)| Some((key, value?)));
@@ -296,8 +298,16 @@ impl<'a> Planner<'a> {
         if self.by_name.contains_key(name.as_str()) {
             name.clone_from(&second_name);
         }
-        let own_node =
-            json!({ "key": LABEL_HOSTNAME, "operator": "In", "values": [node.hostname] });
+        let (local_path, own_node) = match link {
+            None => (
+                volume.path.to_string(),
+                json!({ "key": LABEL_HOSTNAME, "operator": "In", "values": [node.hostname] }),
+            ),
+            Some(token) => (
+                format!("{LINK_DIR}/{token}"),
+                json!({ "key": label_of(node, candidate), "operator": "Exists" }),
+            ),
+        };
         let mut terms = vec![json!({ "matchExpressions": [own_node] })];
         terms.extend(class.selector.iter().map(|term| json!(term)));
         let capacity = quantity::format(quantity::round_down(candidate.capacity));
@@ -312,7 +322,7 @@ impl<'a> Planner<'a> {
             "spec": {
                 "accessModes": [format!("{:?}", class.access_mode)],
                 "capacity": { "storage": capacity },
-                "local": { "path": volume.path },
+                "local": { "path": local_path },
                 "nodeAffinity": { "required": { "nodeSelectorTerms": terms } },
                 "persistentVolumeReclaimPolicy": policy,
                 "storageClassName": class.name,

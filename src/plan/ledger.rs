@@ -51,6 +51,11 @@ pub struct Ledger {
     pub unborn: BTreeSet<String>,
     /// The volumes that could not be inspected or are in use, and those that other nodes offer.
     pub refusals: BTreeMap<HostPath, Refusal>,
+    /// The links that were made, by token, each with the [`super::Snapshot::epoch`] in which the API server has confirmed its
+    /// PV, or why the link was not made.
+    pub linked: BTreeMap<String, Result<u64, String>>,
+    /// The latest change of the labels of the Node, and until when the watch may not show it.
+    pub labelled: Option<(BTreeMap<String, Option<String>>, Duration)>,
     /// The PVs of other nodes with the identities of ours, by [`OwnerQuery::key`].
     pub others: BTreeMap<String, OtherPvs>,
 }
@@ -112,6 +117,9 @@ impl Ledger {
 
     /// Drops what is known about other PVs than these.
     pub fn forget_others(&mut self, pvs: &[PvView]) {
+        let links = pvs.iter().filter_map(|pv| pv.link.as_ref());
+        let tokens: BTreeSet<_> = links.map(|link| &link.token).collect();
+        self.linked.retain(|token, _| tokens.contains(token));
         let hashes = pvs.iter().filter_map(|pv| pv.identity_hash.as_ref());
         let keys: BTreeSet<_> = pvs.iter().map(|pv| &pv.uid).chain(hashes).collect();
         self.others.retain(|key, _| keys.contains(key));

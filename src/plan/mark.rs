@@ -96,6 +96,12 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
                     false
                 }
                 _ if !observed.weak && mark.identity_hash != observed.hash() => false,
+                // The API server was restored, and a later claim has the name of the first one.
+                MarkState::Used
+                    if pv.phase == Phase::Bound && mark.claim_uid != claim_uid_of(pv) =>
+                {
+                    false
+                }
                 before if before < state => true,
                 // The header has proven the disk, which had another identity in an earlier boot.
                 MarkState::Offered if pv.never_used() && mark.identity_hash != observed.hash() => {
@@ -162,6 +168,11 @@ fn claim_of(pv: &PvView) -> Option<String> {
     pv.claim.as_ref().map(ToString::to_string)
 }
 
+/// The UID that the mark of a PV names. Others keep the format of earlier versions.
+fn claim_uid_of(pv: &PvView) -> Option<String> {
+    pv.link.as_ref().and(pv.claim.as_ref()?.uid.clone())
+}
+
 /// The mark of a PV's volume in a state. It keeps what the offer recorded.
 pub fn mark_of(
     pv: &PvView,
@@ -179,6 +190,7 @@ pub fn mark_of(
         identity_hash: candidate.identity.hash(),
         class: pv.class.clone(),
         claim: claim_of(pv),
+        claim_uid: claim_uid_of(pv),
         written_at: date,
         ..before.unwrap_or_default()
     }

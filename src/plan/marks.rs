@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::config::Binding;
 use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
+use crate::host::sha256;
 use crate::inventory::{Candidate, Contents, Skip, Volume};
 use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, fnv1a_64, pv_name, pv_name_on_collision,
+    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, LINK_LENGTH, fnv1a_64, is_link, pv_name,
+    pv_name_on_collision,
 };
 use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
@@ -102,10 +105,15 @@ impl<'a> Planner<'a> {
         // An offer that has begun goes on, since during a rolling update another provisioner may be about to create its PV.
         let begun = candidate.mark.on_disk.valid();
         let begun = begun.filter(|it| it.state == MarkState::Pending && it.cluster == cluster);
+        let binding = volume.class.binding;
+        let begun = begun.filter(|it| is_link(&it.token) == (binding == Binding::Disk));
         let token = begun.map_or_else(
             || {
                 let text = format!("{} {path} {}", self.node.uid, self.snapshot.date);
-                format!("{:016x}", fnv1a_64(text.bytes()))
+                match binding {
+                    Binding::Path => format!("{:016x}", fnv1a_64(text.bytes())),
+                    Binding::Disk => sha256(text.as_bytes())[..LINK_LENGTH].to_owned(),
+                }
             },
             |it| it.token.clone(),
         );

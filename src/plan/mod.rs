@@ -15,6 +15,7 @@ mod installations;
 pub mod job_object;
 mod jobs;
 mod ledger;
+mod link;
 mod location;
 mod mark;
 mod marks;
@@ -40,7 +41,8 @@ use crate::types::HostPath;
 use crate::view::{ClaimRef, NodeView, Ownership, Phase, PvView};
 
 pub use action::{
-    Action, CleanOrder, JobTerms, JobWrite, MarkWrite, Patch, PvDraft, PvSearch, Track, Withdrawal,
+    Action, CleanOrder, JobTerms, JobWrite, LinkOrder, MarkWrite, NodeLabels, Patch, PvDraft,
+    PvSearch, Track, Withdrawal,
 };
 pub use cancel::{Cancellation, wipe_ended};
 pub use cleanup::FOR_A_SLOT;
@@ -86,12 +88,12 @@ pub struct Plan {
 /// Makes the plan.
 pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     let Some(node) = &snapshot.node else {
-        return Plan::not_ready("the Node object does not exist; nothing is done until it does");
+        let why = "the Node object does not exist; nothing is done until it does";
+        return Plan::not_ready(why, link::of_classes(settings, snapshot));
     };
     let Some(pvs) = &snapshot.pvs else {
-        return Plan::not_ready(
-            "the PersistentVolumes and the cleaning Jobs have not all been listed yet",
-        );
+        let why = "the PersistentVolumes and the cleaning Jobs have not all been listed yet";
+        return Plan::not_ready(why, link::of_classes(settings, snapshot));
     };
     let active = snapshot.cleanups.values().filter(|it| it.is_active());
     let mut planner = Planner {
@@ -125,6 +127,8 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
     planner.delete_pvs();
     planner.clean_orphans();
     planner.start_cleanups();
+    planner.bind_to_disks();
+    planner.label_node();
     planner.discover_local_volumes();
     planner.report_shared_filesystems();
     planner.find_owners();
@@ -135,8 +139,10 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
 }
 
 impl Plan {
-    fn not_ready(why: &str) -> Self {
+    /// Without a PV, no volume is verified.
+    fn not_ready<'a>(why: &str, links: impl Iterator<Item = &'a String>) -> Self {
         Self {
+            actions: links.cloned().map(Action::Unlink).collect(),
             not_ready: vec![why.into()],
             ..Self::default()
         }

@@ -62,6 +62,7 @@ pub mod reasons {
     pub const VOLUME_NOT_EMPTY: &str = "VolumeNotEmpty";
     pub const VOLUME_DIRTY: &str = "VolumeDirty";
     pub const VOLUME_MARK_MISMATCH: &str = "VolumeMarkMismatch";
+    pub const VOLUME_UNVERIFIED: &str = "VolumeUnverified";
     pub const VOLUME_DATA_LEFT: &str = "VolumeDataLeft";
     pub const STARTUP_TAINT_REMOVED: &str = "StartupTaintRemoved";
     pub const STARTUP_TAINT_STAYS: &str = "StartupTaintStays";
@@ -86,6 +87,8 @@ pub enum VolumeState {
     Creating,
     Available,
     Bound,
+    /// Bound to a claim, but not verified: no new pod of the claim starts.
+    Unlinked,
     /// Released, and kept because of its reclaim policy.
     Retained,
     /// Released, and about to be cleaned.

@@ -166,6 +166,13 @@ pub struct Snapshot {
     pub job_source: Arc<JobSource>,
     /// What this process does and has found out.
     pub ledger: Ledger,
+    /// The links for the kubelet that exist, with their targets.
+    pub links: BTreeMap<String, String>,
+    /// Why no link can be made.
+    pub links_fault: Option<String>,
+    /// Incremented when the connection to the API server fails, or leads to another cluster: the PVs of all links must be
+    /// read again.
+    pub epoch: u64,
     /// When the first back-off of a failed write ends, on the clock of [`Self::now`]. Its object is in
     /// [`Ledger::writing`] until then.
     pub back_off_ends: Option<Duration>,

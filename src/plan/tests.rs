@@ -10,6 +10,8 @@ mod identity;
 mod installations;
 mod jobs;
 pub(super) mod kit;
+mod labels;
+mod link;
 mod living;
 mod making;
 mod mark;

@@ -16,13 +16,13 @@ use serde_json::json;
 
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
-    ANNOTATION_INSTALLATION, ANNOTATION_MOVED_FROM, ANNOTATION_OFFER, ANNOTATION_PAUSED,
-    ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH,
-    PROVISIONER_PREFIX, UNVERIFIED, provisioner_name, pv_name, pv_name_on_collision,
+    ANNOTATION_INSTALLATION, ANNOTATION_MOVED_FROM, ANNOTATION_OFFER, ANNOTATION_PATH,
+    ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME,
+    LABEL_IDENTITY_HASH, UNVERIFIED,
 };
 use crate::types::{HostPath, VolumeMode};
 use crate::view::partial::{annotation_is_true, parse};
-use crate::view::{Affinity, NodeView, Partial};
+use crate::view::{Affinity, Partial, PvLink};
 
 /// A PersistentVolume, as far as it is read.
 pub type PersistentVolume = Partial<FullPv, PvSpec, PersistentVolumeStatus>;
@@ -118,19 +118,6 @@ pub struct PathOwner {
     pub owns_below: bool,
 }
 
-/// The owner of a PV, by its annotations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// Created by this provisioner, or one with the same name.
-    Ours,
-    /// Created on this node before the Node object was deleted and registered again.
-    FormerNode,
-    /// Created on this node, and managed by another installation.
-    OtherInstallation,
-    /// Created by another provisioner.
-    Foreign,
-}
-
 /// The part of a PersistentVolume that decisions depend on.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
@@ -152,9 +139,11 @@ pub struct PvView {
     pub deleting: bool,
     /// `spec.storageClassName`.
     pub class: String,
-    /// `spec.local.path`, or why there is none that is usable. A PV with another source (hostPath, CSI, ...) is never
-    /// cleaned, whatever its annotations are.
+    /// The path of its volume, or why there is none that is usable: `spec.local.path`, or [`ANNOTATION_PATH`] if that is a
+    /// link. A PV with another source (hostPath, CSI, ...) is never cleaned, whatever its annotations are.
     pub local_path: Result<HostPath, String>,
+    /// The link through which the kubelet mounts the volume, if the PV is bound to its disk.
+    pub link: Option<PvLink>,
     /// The path of a hostPath PV, or a local path that is not usable.
     pub other_path: Option<String>,
     /// `spec.volumeMode`.
@@ -192,7 +181,7 @@ pub struct PvView {
     pub identity: Option<String>,
     /// The label with the hash of the identity.
     pub identity_hash: Option<String>,
-    /// The token of its offer, which the mark on the disk has too.
+    /// The token of its offer, which the mark on the disk has too, and the name of its link.
     pub offer: Option<String>,
     /// The `<UID>:<token>` of the PV that its disk had before it was moved here.
     pub moved_from: Option<String>,
@@ -212,7 +201,11 @@ impl PvView {
         let (spec, status) = (&pv.spec, &pv.status);
         let annotation = |key| pv.annotations().get(key).cloned();
         let policy = spec.persistent_volume_reclaim_policy.as_ref();
-        let local_path = local_path(spec);
+        let link = PvLink::of(spec);
+        let local_path = match &link {
+            Some(_) => entry_path(annotation(ANNOTATION_PATH)),
+            None => local_path(spec),
+        };
         let local = spec.local.as_ref().filter(|_| local_path.is_err());
         let host_path = spec.host_path.as_ref().map(|it| &it.path);
         let deletion = metadata.deletion_timestamp.as_ref();
@@ -227,6 +220,7 @@ impl PvView {
             deleting: deletion.is_some(),
             class: spec.storage_class_name.clone().unwrap_or_default(),
             local_path,
+            link: link.clone(),
             other_path: local.map(|it| &it.path).or(host_path).cloned(),
             mode: parse(spec.volume_mode.as_ref()).unwrap_or_default(),
             capacity: spec.capacity.get("storage").map(|it| it.0.clone()),
@@ -251,7 +245,7 @@ impl PvView {
             use_is_unverified,
             identity: annotation(ANNOTATION_IDENTITY),
             identity_hash: pv.labels().get(LABEL_IDENTITY_HASH).cloned(),
-            offer: annotation(ANNOTATION_OFFER),
+            offer: link.map_or_else(|| annotation(ANNOTATION_OFFER), |link| Some(link.token)),
             moved_from: annotation(ANNOTATION_MOVED_FROM),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
@@ -291,6 +285,17 @@ impl PvView {
         self.local_path.as_ref().ok()
     }
 
+    /// The path of a local or hostPath PV, with its owner.
+    pub fn path_owner(&self) -> Option<PathOwner> {
+        let path = self.path().map(HostPath::as_str);
+        Some(PathOwner {
+            pv: self.name.clone(),
+            uid: self.uid.clone(),
+            path: path.or(self.other_path.as_deref())?.to_owned(),
+            owns_below: path.is_some(),
+        })
+    }
+
     /// Whether it has our finalizer.
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|it| it == FINALIZER)
@@ -307,81 +312,12 @@ impl PvView {
             && !self.used
             && !self.bound_by_controller
     }
+}
 
-    /// Whether its data is on this node, by the node affinity that Kubernetes enforces.
-    pub fn is_on(&self, node: &NodeView) -> bool {
-        self.hostnames.contains(&node.hostname)
-    }
-
-    /// The names that the provisioner of this Node would give to a PV with this path and class.
-    pub fn names_on(&self, node: &NodeView) -> Option<[String; 2]> {
-        let (_, entry) = self.path()?.as_str().rsplit_once('/')?;
-        Some([pv_name, pv_name_on_collision].map(|name| name(entry, &node.name, &self.class)))
-    }
-
-    /// Whether the provisioner of this Node created it, by annotation and name. Its affinity may name an earlier
-    /// hostname of the Node.
-    pub fn was_made_on(&self, node: &NodeView) -> bool {
-        let names = || self.names_on(node);
-        self.names_provisioner_of(node) && names().is_some_and(|it| it.contains(&self.name))
-    }
-
-    fn names_provisioner_of(&self, node: &NodeView) -> bool {
-        let bare = provisioner_name(&node.name, "", true);
-        let by = self.provisioned_by.as_deref();
-        by.and_then(|by| by.strip_prefix(&bare))
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    }
-
-    /// Whether its path is on this node, by affinity or by its provisioner.
-    pub fn is_local_to(&self, node: &NodeView) -> bool {
-        self.is_on(node) || self.was_made_on(node)
-    }
-
-    /// Whether its path may be on this node: its affinity does not exclude the node, and no provisioner of another node
-    /// created it.
-    pub fn may_be_on(&self, node: &NodeView) -> bool {
-        let by = self.provisioned_by.as_deref();
-        let is_of_another = by.is_some_and(|by| by.starts_with(PROVISIONER_PREFIX));
-        let is_allowed = |it: &Affinity| !is_of_another && it.allows(node);
-        self.is_local_to(node) || self.affinity.as_ref().is_some_and(is_allowed)
-    }
-
-    /// The path of a local or hostPath PV, with its owner.
-    pub fn path_owner(&self) -> Option<PathOwner> {
-        let path = self.path().map(HostPath::as_str);
-        Some(PathOwner {
-            pv: self.name.clone(),
-            uid: self.uid.clone(),
-            path: path.or(self.other_path.as_deref())?.to_owned(),
-            owns_below: path.is_some(),
-        })
-    }
-
-    /// The owner, for a provisioner of this node and installation. An annotation can be forged: ownership alone never
-    /// permits a wipe.
-    pub fn ownership(
-        &self,
-        node: &NodeView,
-        node_name_only: bool,
-        installation: Option<&str>,
-    ) -> Ownership {
-        let Some(by) = self.provisioned_by.as_deref() else {
-            return Ownership::Foreign;
-        };
-        let name = provisioner_name(&node.name, &node.uid, node_name_only);
-        let is_labelled = self.hostname_label.as_ref() == Some(&node.hostname);
-        let on_node = is_labelled || self.is_local_to(node);
-        let extends_bare = self.names_provisioner_of(node);
-        let is_this_node = by == name || (node_name_only && extends_bare && is_labelled);
-        let is_other = self.installation.is_some() && self.installation.as_deref() != installation;
-        match (is_this_node, extends_bare && on_node) {
-            (false, false) => Ownership::Foreign,
-            _ if is_other => Ownership::OtherInstallation,
-            (true, _) => Ownership::Ours,
-            (false, true) => Ownership::FormerNode,
-        }
-    }
+fn entry_path(path: Option<String>) -> Result<HostPath, String> {
+    let text = path.ok_or_else(|| format!("its annotation {ANNOTATION_PATH} is missing"))?;
+    HostPath::from_api(&text)
+        .map_err(|why| format!("its annotation {ANNOTATION_PATH}={text:?} is not usable: {why}"))
 }
 
 fn local_path(spec: &PvSpec) -> Result<HostPath, String> {

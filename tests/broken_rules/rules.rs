@@ -1,6 +1,7 @@
 //! How a rule is broken.
 
 use crate::cleaning::RULES as CLEANING;
+use crate::linking::RULES as LINKING;
 use crate::offering::RULES as OFFERING;
 
 /// A rule of the program, and how it is broken.
@@ -51,5 +52,5 @@ pub const fn rule(
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    CLEANING.iter().chain(OFFERING)
+    CLEANING.iter().chain(OFFERING).chain(LINKING)
 }

@@ -45,6 +45,39 @@ fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
     assert!(mounted.contains(&("provisioner-dev", "/dev", "None", true)));
 }
 
+#[test]
+fn directory_of_the_links_is_mounted_only_with_a_class_that_has_them() {
+    let helm = or_skip!(Helm::find());
+    let dir = "/run/local-volume-provisioner";
+    for (binding, mounted) in [
+        (Value::Null, false),
+        ("path".into(), false),
+        ("disk".into(), true),
+    ] {
+        let class = |name: &str, binding: &Value| json!({ "name": name, "hostDir": format!("/{name}"), "binding": binding });
+        let classes = [class("a", &Value::Null), class("b", &binding)];
+        let objects = helm.render_values(&json!({ "classes": classes }));
+        let mount = ("provisioner-links", dir, "None", false);
+        let container = objects.container();
+        assert_eq!(mounts(container).contains(&mount), mounted, "{binding}");
+        assert_eq!(
+            objects.pod().to_string().contains(dir),
+            mounted,
+            "{binding}"
+        );
+        let given = objects.setting("storageClassMap");
+        assert_eq!(given["b"]["binding"], binding);
+        assert_eq!(given["a"].get("binding"), None);
+        if mounted {
+            let expected = json!({ "path": dir, "type": "DirectoryOrCreate" });
+            assert_eq!(
+                named(&objects.pod()["volumes"], mount.0)["hostPath"],
+                expected
+            );
+        }
+    }
+}
+
 /// The runtime mounts a file there. If it has to create it in a read-only mount, such as that of the node's `/dev`, the
 /// container does not start.
 #[test]
@@ -185,6 +218,7 @@ fn pods_roll_for_changes_that_a_reload_cannot_apply() {
         &["classes[0].hostDir=/mnt/b"],
         &["classes[0].mountDir=/elsewhere"],
         &["kubeletDir=/data/kubelet"],
+        &["classes[0].binding=disk"],
     ] {
         assert_ne!(template(&with(rolled)), template(&before), "{rolled:?}");
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use local_volume_provisioner::config::{
-    self, AccessMode, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy,
+    self, AccessMode, Binding, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy,
     MissingVolumePolicy, WeakIdentity,
 };
 use serde_json::json;
@@ -90,6 +90,7 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
         "classes[0].name=a,classes[0].hostDir=/mnt/a,classes[0].weakIdentity=Accept",
         "classes[0].discoveryPolicy=EmptyOnly,classes[0].missingVolumePolicy=Delete",
         "classes[0].cleanMethod=auto,classes[0].cleanupTimeout=1h30m,classes[0].trim=false",
+        "classes[0].binding=disk",
     ]));
     assert!(!config.protect_released_data && config.pause_cleaning);
     assert_eq!(config.max_concurrent_cleanups.get(), 65535);
@@ -101,6 +102,7 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
     assert_eq!(class.cleaner, Cleaner::Method(CleanMethod::Auto));
     assert_eq!(class.cleanup_timeout, Some(Duration::from_mins(90)));
     assert!(!class.trim);
+    assert_eq!(class.binding, Binding::Disk);
 }
 
 /// The program's own defaults, but for what the chart is safer in.

@@ -40,6 +40,9 @@ fn notes_say_what_the_values_lack() {
     let helm = or_skip!(Helm::find());
     let class = "classes[0].name=a,classes[0].hostDir=/mnt/a";
     let isolated = format!("useJobForCleaning=true,nodeIsolation.enabled=true,{class}");
+    let disk = format!("{class},classes[0].binding=disk");
+    let critical = "priorityClassName=system-node-critical";
+    let priority = "priorityClassName to system-node-critical";
     let (empty, jobs) = (
         "classes is empty",
         "WARNING: useJobForCleaning in kube-system",
@@ -52,6 +55,9 @@ fn notes_say_what_the_values_lack() {
         ("kube-system", class, jobs, false),
         ("kube-system", &isolated, jobs, false),
         ("disks", "useJobForCleaning=true", jobs, false),
+        ("disks", class, priority, false),
+        ("disks", &disk, priority, true),
+        ("disks", &format!("{disk},{critical}"), priority, false),
     ] {
         let notes = notes(&helm, namespace, sets);
         assert_eq!(

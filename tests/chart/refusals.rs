@@ -123,6 +123,24 @@ const REFUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "classes: [{name: a, hostDir: /a, binding: disk}, {name: b, hostDir: /run}]",
+        &[
+            "hostDir /run/ overlaps /run/local-volume-provisioner/",
+            "use another directory",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, mountDir: /run/local-volume-provisioner/a, binding: disk}]",
+        &["mountDir /run/local-volume-provisioner/a/ overlaps"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, binding: disk}]\nnodeIsolation: {enabled: true}",
+        &[
+            "nodeIsolation: class \"a\" has binding: disk",
+            "remove binding",
+        ],
+    ),
+    (
         "updateStrategy: {rollingUpdate: {maxSurge: 1}}",
         &["updateStrategy", "maxSurge 1", "maxUnavailable"],
     ),
@@ -173,6 +191,9 @@ const ACCEPTED: &[&str] = &[
     "classes: [{name: a, hostDir: /a, volumeMode: Block}]",
     "classes: [{name: a, hostDir: /a, volumeMode: Filesystem, fsType: null}]\nprivileged: false",
     "classes: [{name: a, hostDir: /a, namePattern: x*}, {name: b, hostDir: /a, namePattern: y*}]",
+    "classes: [{name: a, hostDir: /run, binding: path}, {name: b, hostDir: /b, binding: null}]",
+    "classes: [{name: a, hostDir: /a, binding: disk}, {name: b, hostDir: /run/local-volume}]",
+    "classes: [{name: a, hostDir: /a, binding: path}]\nnodeIsolation: {enabled: true}",
     "updateStrategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
     "updateStrategy: {type: OnDelete}",
     "tolerations: [{key: a, operator: Equal}, {operator: Exists}, {key: b}]",

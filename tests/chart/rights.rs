@@ -47,6 +47,11 @@ fn a_feature_adds_its_own_permissions_only() {
             "get list patch watch",
         ),
         (
+            "classes[0].name=a,classes[0].hostDir=/a,classes[0].binding=disk",
+            "nodes.",
+            "get list patch watch",
+        ),
+        (
             "useJobForCleaning=yes",
             "jobs.batch",
             "create delete get list patch watch",
@@ -67,6 +72,7 @@ fn a_feature_adds_its_own_permissions_only() {
 #[test]
 fn every_role_is_bound_to_the_pods_account() {
     let helm = or_skip!(Helm::find());
+    let disk = "classes[0].name=a,classes[0].hostDir=/a,classes[0].binding=disk";
     for (sets, account, made) in [
         ("", "lvp-local-volume-provisioner", true),
         ("serviceAccount.name=mine", "mine", true),
@@ -77,7 +83,7 @@ fn every_role_is_bound_to_the_pods_account() {
             false,
         ),
     ] {
-        let objects = helm.render(&["removeNodeNotReadyTaint=true", sets]);
+        let objects = helm.render(&["removeNodeNotReadyTaint=true", disk, sets]);
         assert_eq!(objects.pod()["serviceAccountName"], account);
         assert_eq!(
             objects.names("ServiceAccount").contains(&account),

@@ -181,6 +181,7 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
                 class("cleanMethod", "erase"),
                 class("cleanupTimeout", "2d"),
                 class("cleanupTimeout", "0h0.0s"),
+                class("binding", "Disk"),
             ],
         }));
         for place in [
@@ -199,6 +200,7 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
             "/classes/3/cleanMethod",
             "/classes/4/cleanupTimeout",
             "/classes/5/cleanupTimeout",
+            "/classes/6/binding",
         ] {
             assert!(said.contains(&format!("'{place}'")), "{place}: {said}");
         }

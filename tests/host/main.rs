@@ -11,6 +11,7 @@ extern crate support;
 mod device;
 mod filesystem;
 mod identity;
+mod links;
 mod lock;
 mod marks;
 mod recorder;

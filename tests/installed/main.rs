@@ -14,6 +14,7 @@
 #[macro_use(or_skip)]
 extern crate support;
 
+mod binding;
 mod cluster;
 mod convert;
 mod disks;

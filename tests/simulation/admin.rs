@@ -12,9 +12,10 @@ use local_volume_provisioner::names::{
 use serde_json::{Value, json};
 
 use crate::checks::{disk_of, uid};
+use crate::links::{entry_of, node_of};
 use crate::process::{self, Process};
 use crate::script::{Script, any, name};
-use crate::world::{NODES, State, node_of};
+use crate::world::{NODES, State};
 
 /// The farthest that a clock jumps, in seconds.
 const JUMP: i64 = 7200;
@@ -231,7 +232,7 @@ impl Script<'_> {
             let mut left: BTreeSet<_> = (0..state.disks.len()).collect();
             let mut places = vec![None; state.slots.len()];
             for pv in &pvs {
-                let path = pv["spec"]["local"]["path"].as_str().unwrap();
+                let path = entry_of(pv);
                 let slot = node_of(pv).and_then(|node| state.slot(node, path)).unwrap();
                 let disk = disk_of(state, pv).filter(|disk| left.contains(disk));
                 let disk = disk.filter(|disk| state.may_be_on(state.slots[slot].node, *disk));

@@ -86,6 +86,10 @@ impl Script<'_> {
         for claim in &self.backup.claims {
             store.restore(&resource::PERSISTENT_VOLUME_CLAIMS, (**claim).clone());
         }
+        // The API server is restarted.
+        if !self.world.lock().bindings.links.is_empty() {
+            self.api.faults().cut_watches("persistentvolumes");
+        }
         "etcd is restored from a backup"
     }
 }

@@ -10,9 +10,10 @@ use local_volume_provisioner::names::{ANNOTATION_IDENTITY, FINALIZER};
 use local_volume_provisioner::types::SkipReason;
 use serde_json::Value;
 
+use crate::links::{entry_of, node_of, token_of};
 use crate::process::{self, Process};
 use crate::script::name;
-use crate::world::{CLASSES, Lock, NODES, State, World, identity, node_of};
+use crate::world::{CLASSES, Lock, NODES, State, World, identity};
 
 /// What a wipe is for.
 #[derive(Clone, Debug)]
@@ -143,9 +144,7 @@ impl World {
                 "its PV lacks the finalizer",
             ),
             (
-                pv.is_object()
-                    && (pv["spec"]["local"]["path"] != wipe.path
-                        || node_of(&pv) != Some(wipe.node)),
+                pv.is_object() && (entry_of(&pv) != wipe.path || node_of(&pv) != Some(wipe.node)),
                 "it is another PV's",
             ),
             (
@@ -235,15 +234,15 @@ impl World {
 
     /// Checks a new PV.
     pub fn check_offer(&self, pv: &Value) {
-        let path = &pv["spec"]["local"]["path"];
+        let path = entry_of(pv);
         let all = self.pvs();
         let mut state = self.lock();
         if state.by_hand.contains(uid(pv)) {
             return;
         }
-        let same = all.iter().filter(|other| {
-            other["spec"]["local"]["path"] == *path && node_of(other) == node_of(pv)
-        });
+        let same = all
+            .iter()
+            .filter(|other| entry_of(other) == path && node_of(other) == node_of(pv));
         if same.count() > 1 {
             state.violation(&format!("{path} has two PVs"));
         }
@@ -283,10 +282,15 @@ impl World {
         let (Some(node), Some(tenant)) = (node_of(pv), tenant(pv)) else {
             return false;
         };
-        let (path, name) = (&pv["spec"]["local"]["path"], &pv["metadata"]["name"]);
+        if let Some(token) = token_of(pv)
+            && !self.leads_to_its_volume(node, token, pv)
+        {
+            return false;
+        }
+        let (path, name) = (entry_of(pv), &pv["metadata"]["name"]);
         let shows_mounts = self.shows_mounts;
         self.change(|state| {
-            let slot = state.slot(node, path.as_str().unwrap()).unwrap();
+            let slot = state.slot(node, path).unwrap();
             let Some(at) = state.slots[slot].disk else {
                 return false;
             };
@@ -337,9 +341,8 @@ impl World {
             }
         }
         let plugged = state.slots.iter().filter(|slot| slot.disk.is_some());
-        let of_slot = |pv: &&Arc<Value>, node, path: &str| {
-            pv["spec"]["local"]["path"] == *path && node_of(pv) == Some(node)
-        };
+        let of_slot =
+            |pv: &&Arc<Value>, node, path: &str| entry_of(pv) == path && node_of(pv) == Some(node);
         let mut plugged = plugged.map(|slot| {
             let (path, node) = (&slot.path, slot.node);
             let pvs = pvs.iter().filter(|pv| of_slot(pv, node, path));
@@ -348,10 +351,15 @@ impl World {
                 return Some(format!("{path} is not offered"));
             };
             let (phase, name) = (&pv["status"]["phase"], &pv["metadata"]["name"]);
+            if self.lacks_label(node, pv) {
+                return Some(format!("PV {name} of {path} has no label of the Node"));
+            }
             let disk = &state.disks[slot.disk?];
             let is_deleted = pv["metadata"]["deletionTimestamp"].is_string();
             match phase.as_str() {
-                Some("Bound") => None,
+                Some("Bound") => state
+                    .lacks_link(slot, pv)
+                    .then(|| format!("PV {name} of {path} has no link")),
                 _ if is_deleted => Some(format!("PV {name} of {path} is Terminating")),
                 Some("Available") if disk.data.is_none() || disk.is_forged => None,
                 _ => Some(format!(

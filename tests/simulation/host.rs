@@ -1,5 +1,6 @@
 //! The simulated machine, as the provisioner sees it. Nothing of it has a thread.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken, Volume,
 };
-use local_volume_provisioner::plan::{CleanOrder, MarkWrite, PvDraft, reasons};
+use local_volume_provisioner::plan::{CleanOrder, LinkOrder, MarkWrite, PvDraft, reasons};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
 use local_volume_provisioner::wipe::progress::Progress;
@@ -47,6 +48,7 @@ impl SimHost {
     /// After a durable effect, which may be the last one of the process.
     async fn effect(&self) {
         if self.world.count_effect() {
+            self.world.lock().bindings.serving.remove(&self.process);
             self.is_alive.store(false, Ordering::Relaxed);
         }
         self.goes_on().await;
@@ -148,7 +150,7 @@ impl Scanner for SimScanner {
             let entries = (0..count).filter_map(|slot| self.probe(slot, taken));
             Observation {
                 entries: Arc::new(entries.collect()),
-                pod_mounts: std::collections::BTreeMap::default(),
+                pod_mounts: BTreeMap::default(),
                 complete: true,
                 fault: None,
             }
@@ -216,6 +218,51 @@ impl Host for SimHost {
             Ok(())
         };
         work.boxed()
+    }
+
+    fn links(&self) -> Result<BTreeMap<String, String>, String> {
+        let state = self.world.lock();
+        let links = state
+            .bindings
+            .links
+            .iter()
+            .filter(|(key, _)| key.0 == self.node);
+        Ok(links
+            .map(|(key, path)| (key.1.clone(), path.clone()))
+            .collect())
+    }
+
+    fn link<'a>(&'a self, order: &'a LinkOrder, _: &'a PassFacts) -> Look<'a, ()> {
+        let work = async {
+            let volume = &order.volume;
+            let at = self.find(&volume.mount_path).await?;
+            pause(20).await;
+            self.goes_on().await;
+            {
+                let mut state = self.world.lock();
+                let is_there = state.slot_of(self.node, at).is_some();
+                let found = state.candidate(self.node, at, false);
+                let is_same = found.identity == volume.candidate.identity
+                    && found.mark.on_disk == volume.candidate.mark.on_disk;
+                if !is_there || !is_same || state.disks[at].lock.is_some() {
+                    return Err(Obstacle::Unknown("it has changed since the scan".into()));
+                }
+                let token = order.pv.link.as_ref().unwrap().token.clone();
+                let links = &mut state.bindings.links;
+                links.insert((self.node, token), volume.path.to_string());
+            }
+            self.effect().await;
+            Ok(())
+        };
+        work.boxed()
+    }
+
+    fn unlink(&self, token: &str) -> Result<(), String> {
+        if self.is_alive.load(Ordering::Relaxed) {
+            let key = (self.node, token.to_owned());
+            self.world.lock().bindings.links.remove(&key);
+        }
+        Ok(())
     }
 
     fn follow<'a>(&'a self, _: Vec<PathBuf>, _: &'a PassFacts) -> Look<'a, HostPaths> {

@@ -10,6 +10,7 @@ mod backups;
 mod checks;
 mod host;
 mod job_pod;
+mod links;
 mod nodes;
 mod objects;
 mod process;
@@ -36,6 +37,7 @@ const SMALL: Size = Size {
     disks: (1, 4),
     steps: (40, 80),
     pause: 60_000,
+    binding: "path",
 };
 
 /// About an hour with twenty volumes.
@@ -44,6 +46,7 @@ const FULL: Size = Size {
     disks: (10, 12),
     steps: (200, 210),
     pause: 120_000,
+    binding: "path",
 };
 
 /// Repeated for each of its durable effects.
@@ -52,6 +55,7 @@ const TINY: Size = Size {
     disks: (1, 3),
     steps: (15, 30),
     pause: 60_000,
+    binding: "path",
 };
 
 /// Runs worlds on all processors, or until the first failure if `SIMULATION_FIRST` is set. Returns the wipes, and the worlds
@@ -144,15 +148,29 @@ fn worlds(size: Size, count: u64) {
         return;
     }
     let seeds: Vec<_> = seeds(count).collect();
-    let (wipes, failed) = simulate_all(&seeds, |seed| Run::new(*seed, size).simulate());
+    let links = AtomicU64::new(0);
+    let (wipes, failed) = simulate_all(&seeds, |seed| {
+        let end = Run::new(*seed, size).simulate();
+        links.fetch_add(end.links, Ordering::Relaxed);
+        end
+    });
     let first = failed.iter().map(|it| *it.0).min();
     let searched = first.map_or(seeds.len() as u64, |first| first - seeds[0] + 1);
     println!("searched: {searched} worlds");
-    println!("{} worlds, {wipes} wipes", seeds.len());
+    let links = links.into_inner();
+    println!(
+        "{} worlds, {wipes} wipes, {links} mounts by links",
+        seeds.len()
+    );
     assert_none(&failed);
     assert!(
         wipes > seeds.len() as u64,
         "too little happens: {wipes} wipes"
+    );
+    assert_eq!(
+        size.binding == "disk",
+        links > seeds.len() as u64,
+        "{links} mounts by links"
     );
 }
 
@@ -173,6 +191,16 @@ fn data_is_kept_and_every_volume_is_offered_again() {
     worlds(SMALL, 1000);
 }
 
+/// Everything is bound to its disk.
+#[test]
+fn nothing_but_its_own_volume_is_mounted_for_a_claim() {
+    let size = Size {
+        binding: "disk",
+        ..SMALL
+    };
+    worlds(size, 500);
+}
+
 #[test]
 fn twenty_volumes_are_kept_and_offered_again() {
     worlds(FULL, 100);
@@ -181,13 +209,20 @@ fn twenty_volumes_are_kept_and_offered_again() {
 /// A process dies right after each of its durable effects, one in each run.
 #[test]
 fn a_crash_after_any_durable_effect_leaks_nothing() {
+    let bound = Size {
+        binding: "disk",
+        ..TINY
+    };
     let mut moments = Vec::new();
-    for seed in seeds(CRASHED) {
-        let effects = Run::new(seed, TINY).simulate().effects;
-        moments.extend((1..=effects).map(|after| (seed, after)));
+    for (size, count) in [(TINY, CRASHED), (bound, CRASHED / 2)] {
+        for seed in seeds(count) {
+            let run = Run::new(seed, size);
+            let effects = run.simulate().effects;
+            moments.extend((1..=effects).map(|after| (run.clone(), after)));
+        }
     }
-    let (_, failed) = simulate_all(&moments, |(seed, after)| {
-        let mut run = Run::new(*seed, TINY);
+    let (_, failed) = simulate_all(&moments, |(run, after)| {
+        let mut run = run.clone();
         run.crash_after = Some(*after);
         run.simulate()
     });

@@ -107,7 +107,13 @@ impl Rate {
     }
 }
 
-fn client(service: Service, world: &Arc<World>, is_alive: Arc<AtomicBool>, log: Log) -> Client {
+fn client(
+    service: Service,
+    world: &Arc<World>,
+    number: u64,
+    is_alive: Arc<AtomicBool>,
+    log: Log,
+) -> Client {
     let world = Arc::clone(world);
     let rate = Mutex::new(Rate::default());
     let serve = move |request: http::Request<Body>| {
@@ -138,6 +144,7 @@ fn client(service: Service, world: &Arc<World>, is_alive: Arc<AtomicBool>, log: 
             // A reset may come after the write.
             let is_done = answer.as_ref().map_or(true, |it| it.status().is_success());
             if is_alive.load(Ordering::Relaxed) && is_write && is_done && world.count_effect() {
+                world.lock().bindings.serving.remove(&number);
                 is_alive.store(false, Ordering::Relaxed);
             }
             check()?;
@@ -172,10 +179,16 @@ impl Process {
         log: &Log,
     ) -> Self {
         let number = world.next_process();
+        {
+            let bindings = &mut world.lock().bindings;
+            bindings.serving.insert(number, (node, elapsed()));
+            // As `cmd/links.rs` does.
+            bindings.links.retain(|(of, _), _| *of != node);
+        }
         let (at, node) = (node, NODES[node]);
         let is_alive = Arc::new(AtomicBool::new(true));
         let metrics = Arc::new(Metrics::new().unwrap());
-        let client = client(service, world, Arc::clone(&is_alive), log.clone());
+        let client = client(service, world, number, Arc::clone(&is_alive), log.clone());
         let cluster = Cluster::new(client, Arc::clone(&metrics)).with_clock(node_clock);
         let table = Arc::new(ProcTable::new(Instant::now()));
         let (pass, passes) = watch::channel(Arc::default());

@@ -15,6 +15,7 @@ pub struct Processes<'a> {
     pub world: &'a Arc<World>,
     pub log: Log,
     pub loaded: Loaded,
+    pub binding: &'static str,
     pub running: Vec<Process>,
 }
 
@@ -78,7 +79,7 @@ impl Processes<'_> {
                 Some("a process is updated")
             }
             4 | 5 => {
-                self.reload(configuration(fastrand::u8(..4) == 0));
+                self.reload(configuration(fastrand::u8(..4) == 0, self.binding));
                 Some("the configuration is changed")
             }
             _ => None,
@@ -87,12 +88,16 @@ impl Processes<'_> {
 }
 
 /// A valid configuration; `is_broken`: one that lacks a class.
-pub fn configuration(is_broken: bool) -> Loaded {
+pub fn configuration(is_broken: bool, binding: &str) -> Loaded {
+    let binding = match binding {
+        "path" => String::new(),
+        other => format!(", binding: {other}"),
+    };
     let class = |(at, name): (usize, &str)| {
         let mode = ["Filesystem", "Block"][at];
         let policy = ["Any", "EmptyOnly"][fastrand::usize(..2)];
         format!(
-            "{name}: {{hostDir: /mnt/{name}, mountDir: /mnt/{name}, volumeMode: {mode}, discoveryPolicy: {policy}, cleanMethod: quick}}\n"
+            "{name}: {{hostDir: /mnt/{name}, mountDir: /mnt/{name}, volumeMode: {mode}, discoveryPolicy: {policy}, cleanMethod: quick{binding}}}\n"
         )
     };
     let first = if is_broken { fastrand::usize(..2) } else { 0 };

@@ -34,6 +34,8 @@ pub struct Size {
     pub steps: (u32, u32),
     /// The longest pause between two steps, in milliseconds.
     pub pause: u64,
+    /// The binding of all classes.
+    pub binding: &'static str,
 }
 
 /// Which world it is.
@@ -53,6 +55,8 @@ pub struct End {
     pub log: Vec<String>,
     pub violations: Vec<String>,
     pub wipes: u64,
+    /// How often a link was followed.
+    pub links: u64,
     pub effects: u64,
     /// How many steps its script had.
     pub steps: u32,
@@ -87,7 +91,7 @@ async fn run(this: &Run) -> End {
     let api = api.unwrap();
     create_classes(&api);
     create_nodes(&api, size.nodes);
-    let loaded = configuration(false);
+    let loaded = configuration(false, size.binding);
     let (disks, slots) = machines(size);
     let world = World::new(api.store().clone(), disks, slots);
     world.lock().crash_after = this.crash_after;
@@ -98,6 +102,7 @@ async fn run(this: &Run) -> End {
         world: &world,
         log,
         loaded,
+        binding: size.binding,
         running: Vec::new(),
     };
     for node in 0..size.nodes {
@@ -121,7 +126,7 @@ async fn run(this: &Run) -> End {
     script.end();
     processes.restart_crashed().await;
     processes.end_updates().await;
-    processes.reload(configuration(false));
+    processes.reload(configuration(false, size.binding));
     processes.log.add("# the end of the script");
     if let Err(why) = rest(&mut processes, &script).await {
         let held = processes.running.iter().flat_map(Process::held);
@@ -135,6 +140,7 @@ async fn run(this: &Run) -> End {
         log: processes.log.lines(),
         violations: state.violations.clone(),
         wipes: state.wipes,
+        links: state.bindings.mounts,
         effects: state.effects,
         steps,
     }

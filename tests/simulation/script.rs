@@ -11,8 +11,9 @@ use local_volume_provisioner::names::ANNOTATION_PAUSED;
 use serde_json::{Value, json};
 
 use crate::backups::Backup;
+use crate::links::node_of;
 use crate::process;
-use crate::world::{CLASSES, NODES, World, node_of};
+use crate::world::{CLASSES, NODES, World};
 
 /// Acts as tenants, administrators, disks and the API server.
 #[derive(Debug)]
@@ -105,7 +106,8 @@ impl<'a> Script<'a> {
             return false;
         };
         self.api.faults().catch_up(resource);
-        self.world.lock().is_stale = false;
+        let mut state = self.world.lock();
+        (state.is_stale, state.bindings.caught_up_at) = (false, process::elapsed());
         true
     }
 

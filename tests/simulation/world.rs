@@ -14,6 +14,7 @@ use local_volume_provisioner::types::VolumeMode;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::links::Bindings;
 use crate::process;
 
 /// The nodes; most worlds have the first ones only.
@@ -88,6 +89,8 @@ pub struct Slot {
     pub disk: Option<usize>,
     /// Where the disk belongs.
     pub home: Option<usize>,
+    /// When another disk was plugged in.
+    pub changed_at: Duration,
 }
 
 impl Slot {
@@ -98,6 +101,7 @@ impl Slot {
             path: format!("/mnt/{}/d{entry}", CLASSES[class]),
             disk,
             home: disk,
+            changed_at: Duration::ZERO,
         }
     }
 }
@@ -123,6 +127,7 @@ pub struct State {
     pub paused_at: Option<Duration>,
     /// Since when the policy of PVs is Retain, by UID.
     pub retained_at: BTreeMap<String, Duration>,
+    pub bindings: Bindings,
     locks: u64,
     processes: u64,
     pub wipes: u64,
@@ -183,6 +188,7 @@ impl State {
     /// Plugs disks in. What is open and mounted of them fails.
     pub fn plug(&mut self, slot: usize, disk: Option<usize>) {
         let before = std::mem::replace(&mut self.slots[slot].disk, disk);
+        self.slots[slot].changed_at = process::elapsed();
         for disk in before.into_iter().chain(disk) {
             let disk = &mut self.disks[disk];
             disk.plugged += 1;
@@ -366,6 +372,7 @@ impl World {
     /// A process is gone: its locks are free, and its wipes have stopped.
     pub fn process_ended(&self, process: u64) {
         self.change(|state| {
+            state.bindings.serving.remove(&process);
             let of_process = |lock: Lock| lock.process == Some(process);
             for disk in &mut state.disks {
                 if disk.lock.is_some_and(of_process) {
@@ -386,11 +393,4 @@ pub fn identity(at: usize, kind: VolumeMode) -> String {
         VolumeMode::Filesystem => format!("v1:fs=ext4,root=/,uuid=u{}", number(at)),
         VolumeMode::Block => format!("v1:wwid=disk-{}", number(at)),
     }
-}
-
-/// The node that a PV's affinity names.
-pub fn node_of(pv: &Value) -> Option<usize> {
-    let terms = &pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
-    let name = &terms[0]["matchExpressions"][0]["values"][0];
-    NODES.iter().position(|node| *name == *node)
 }

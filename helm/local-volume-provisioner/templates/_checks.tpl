@@ -61,6 +61,18 @@
 {{- end -}}
 {{- end -}}
 
+{{- if include "local-volume-provisioner.bindsToDisks" . -}}
+{{- range .Values.classes -}}
+{{- range $key, $dir := dict "hostDir" .hostDir "mountDir" (.mountDir | default .hostDir) -}}
+{{- $dir = printf "%s/" (clean $dir) -}}
+{{- $links := "/run/local-volume-provisioner/" -}}
+{{- if or (hasPrefix $links $dir) (hasPrefix $dir $links) -}}
+{{- fail (printf "classes: %s %s overlaps %s, where binding: disk has its links; use another directory" $key $dir $links) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- if and (eq (toString .Values.marks) "Node") (not (include "local-volume-provisioner.isUnprivileged" .)) -}}
 {{- fail "marks: Node has no effect on a privileged container, which stores marks on the disks; remove marks, or set privileged to false" -}}
 {{- end -}}
@@ -96,6 +108,9 @@
 {{- range .Values.classes -}}
 {{- if .selector -}}
 {{- fail (printf "nodeIsolation: class %q has a selector, so its volumes are not tied to one node by name, and the policy cannot determine their node; remove the selector, or set nodeIsolation.enabled to false" .name) -}}
+{{- end -}}
+{{- if eq (.binding | default "") "disk" -}}
+{{- fail (printf "nodeIsolation: class %q has binding: disk, whose PersistentVolumes the policy refuses; remove binding, or set nodeIsolation.enabled to false" .name) -}}
 {{- end -}}
 {{- end -}}
 {{- $cleanup := .Values.nodeCleanup | default dict -}}

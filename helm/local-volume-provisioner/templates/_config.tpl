@@ -30,7 +30,7 @@ storageClassMap: |
   {{- $classes := dict }}
   {{- range $given := .Values.classes }}
   {{- $class := dict "hostDir" $given.hostDir "mountDir" ($given.mountDir | default $given.hostDir) }}
-  {{- range $key := list "volumeMode" "accessMode" "fsType" "namePattern" "selector" "cleanMethod" "blockCleanerCommand" "cleanupTimeout" "weakIdentity" "discoveryPolicy" "missingVolumePolicy" }}
+  {{- range $key := list "volumeMode" "accessMode" "fsType" "namePattern" "selector" "cleanMethod" "blockCleanerCommand" "cleanupTimeout" "weakIdentity" "discoveryPolicy" "missingVolumePolicy" "binding" }}
   {{- with get $given $key }}
   {{- $_ := set $class $key . }}
   {{- end }}
@@ -41,6 +41,11 @@ storageClassMap: |
   {{- $_ := set $classes $given.name $class }}
   {{- end }}
   {{- toYaml $classes | nindent 2 }}
+{{- end -}}
+
+{{/* "true" if a class has binding: disk, which requires the directory of the links and labels of Nodes. */}}
+{{- define "local-volume-provisioner.bindsToDisks" -}}
+{{- range .Values.classes -}}{{- if eq (.binding | default "") "disk" -}}true{{- end -}}{{- end -}}
 {{- end -}}
 
 {{- define "local-volume-provisioner.taintKey" -}}

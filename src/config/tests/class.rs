@@ -40,6 +40,7 @@ fn everything_but_the_two_directories_has_a_default() {
     assert_eq!(class.weak_identity, WeakIdentity::Consent);
     assert_eq!(class.discovery_policy, DiscoveryPolicy::Any);
     assert_eq!(class.missing_volume_policy, MissingVolumePolicy::Report);
+    assert_eq!(class.binding, Binding::Path);
     assert_eq!((fresh.faults, fresh.warnings), (vec![], vec![]));
 
     let config = Config {
@@ -56,7 +57,7 @@ fn each_key_of_a_class_is_read() {
     let read = class(
         "blockCleanerCommand: [/scripts/shred.sh, 2]\nvolumeMode: Block\naccessMode: ReadWriteOncePod\n\
          fsType: xfs\nnamePattern: 'nvme*,sd[b-z]'\nweakIdentity: Accept\ndiscoveryPolicy: EmptyOnly\n\
-         missingVolumePolicy: Delete\ncleanupTimeout: 1h30m\ntrim: false",
+         missingVolumePolicy: Delete\ncleanupTimeout: 1h30m\ntrim: false\nbinding: disk",
     );
     let command = vec!["/scripts/shred.sh".into(), "2".into()];
     assert_eq!(read.cleaner, Cleaner::Command(command));
@@ -69,6 +70,7 @@ fn each_key_of_a_class_is_read() {
     assert_eq!(read.weak_identity, WeakIdentity::Accept);
     assert_eq!(read.discovery_policy, DiscoveryPolicy::EmptyOnly);
     assert_eq!(read.missing_volume_policy, MissingVolumePolicy::Delete);
+    assert_eq!(read.binding, Binding::Disk);
     for (text, mode) in [
         ("ReadWriteOnce", AccessMode::ReadWriteOnce),
         ("ReadOnlyMany", AccessMode::ReadOnlyMany),
@@ -176,6 +178,26 @@ fn classes_that_share_or_nest_directories_are_warned_about() {
         let warning = loaded.warnings.first().map_or("", String::as_str);
         assert!(warning.contains(expected.unwrap_or_default()), "{warning}");
         assert_eq!(loaded.config.classes.len(), 2, "{text}");
+    }
+}
+
+#[test]
+fn directory_of_the_links_is_refused_only_while_a_class_has_links() {
+    let links = "c: {hostDir: /run, mountDir: /run/local-volume-provisioner}\n";
+    for (other, faulty) in [
+        ("path", &[][..]),
+        (
+            "disk",
+            &[
+                "hostDir is \"/run\", but binding: disk has its links in /run/local-volume-provisioner; use another directory",
+            ],
+        ),
+    ] {
+        let other = format!("d: {{hostDir: /run-d, mountDir: /d, binding: {other}}}\n");
+        let loaded = loaded(&[("storageClassMap", &format!("{links}{other}"))]);
+        let messages: Vec<_> = loaded.faults.iter().map(|it| it.message.as_str()).collect();
+        assert_eq!(messages, faulty, "{other}");
+        assert!(loaded.config.classes.contains_key("d"), "{other}");
     }
 }
 

@@ -241,6 +241,10 @@ const OF_CLASS: &[(&str, &str)] = &[
         "class \"c\": missingVolumePolicy is \"Remove\"; write Report or Delete",
     ),
     (
+        "binding: Disk",
+        "class \"c\": binding is \"Disk\"; write path or disk",
+    ),
+    (
         "volumeMode: Block\nVOLUMEMODE: Filesystem",
         "class \"c\": volumeMode is set as VOLUMEMODE and as volumeMode; keep one of them",
     ),
@@ -271,6 +275,18 @@ const OF_CLASSES: &[(&str, &str)] = &[
     (
         "a: {hostDir: /h, mountDir: /m, namePattern: a*}\nb: {hostDir: /h, mountDir: /m, namePattern: b*}",
         "classes \"a\" and \"b\" have the same or nested hostDirs (/h and /h): \"a\" offers an entry that both match; set namePattern, or give each its own directory",
+    ),
+    (
+        "a: {hostDir: /a, mountDir: /a, binding: disk}\nb: {hostDir: /run, mountDir: /b}",
+        "class \"b\": hostDir is \"/run\", but binding: disk has its links in /run/local-volume-provisioner; use another directory",
+    ),
+    (
+        "a: {hostDir: /run/local-volume-provisioner, mountDir: /a, binding: disk}",
+        "class \"a\": hostDir is \"/run/local-volume-provisioner\", but binding: disk has its links in /run/local-volume-provisioner; use another directory",
+    ),
+    (
+        "a: {hostDir: /a, mountDir: /run/local-volume-provisioner/a, binding: disk}",
+        "class \"a\": mountDir is \"/run/local-volume-provisioner/a\", but binding: disk has its links in /run/local-volume-provisioner; use another directory",
     ),
 ];
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::config::{
-    AccessMode, Class, Cleaner, Config, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
+    AccessMode, Binding, Class, Cleaner, Config, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
     WeakIdentity,
 };
 use crate::inventory::{Candidate, Finding, Observation, Skip, Volume};
@@ -67,6 +67,7 @@ pub fn class(name: &str) -> Class {
         weak_identity: WeakIdentity::Consent,
         discovery_policy: DiscoveryPolicy::Any,
         missing_volume_policy: MissingVolumePolicy::Report,
+        binding: Binding::default(),
     }
 }
 
@@ -302,6 +303,12 @@ fn action(action: &Action) -> String {
             format!("mark {} {}", write.volume.path, write.mark.state.as_str())
         }
         Action::Clean(order) => format!("clean {}", order.pv.name),
+        Action::Unlink(token) => format!("unlink {token}"),
+        Action::Link(order) => format!("link {}", order.pv.name),
+        Action::LabelNode(change) => {
+            let (add, remove): (Vec<_>, _) = change.labels.values().partition(|it| it.is_some());
+            format!("label the Node: +{} -{}", add.len(), remove.len())
+        }
         Action::FindOwners(queries) => format!("list the owners of {}", queries.len()),
         Action::Forget(tenancy) => format!("forget {}", tenancy.pv_uid),
         Action::Suspend(tenancy, true) => format!("suspend {}", tenancy.pv_uid),

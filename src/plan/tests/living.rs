@@ -244,7 +244,7 @@ fn capacity_of_an_available_pv_follows_the_growth_of_its_volume() {
     let sized = |bytes| with(fs(1), |fs| fs.capacity = bytes);
     let another = |bytes| with(fs(2), |fs| fs.capacity = bytes);
     let used = |pv| with(pv, |pv: &mut PvView| pv.used = true);
-    for (situation, pv, volume, expected) in [
+    for (situation, pv, volume, expected) in vec![
         (
             "it shrank",
             pv("100Gi"),

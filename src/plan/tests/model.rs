@@ -31,7 +31,11 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 let released = CleanupState::Released;
                 world = world.cleanup(&order.pv, released);
             }
-            Action::WriteMark(_) | Action::FindPv(_) => {
+            Action::WriteMark(_)
+            | Action::FindPv(_)
+            | Action::Unlink(_)
+            | Action::Link(_)
+            | Action::LabelNode(_) => {
                 unreachable!("no volume of the model has a mark")
             }
             Action::WriteJob(_, JobWrite::Disown) => {}

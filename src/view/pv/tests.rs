@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::view::{NodeView, Ownership};
 
 fn read(pv: Value) -> PvView {
     PvView::from_api(&serde_json::from_value(pv).unwrap())
@@ -67,6 +68,7 @@ fn every_field_is_read() {
         deleting: true,
         class: "fast".into(),
         local_path: Ok(HostPath::from_api("/mnt/fast/a").unwrap()),
+        link: None,
         other_path: None,
         mode: VolumeMode::Block,
         capacity: Some("11Gi".into()),

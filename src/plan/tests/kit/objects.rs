@@ -163,6 +163,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         deleting: false,
         class: class.into(),
         local_path: Ok(path(at)),
+        link: None,
         other_path: None,
         mode: VolumeMode::Filesystem,
         capacity: Some(quantity::offered(candidate.capacity)),
