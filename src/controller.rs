@@ -152,9 +152,11 @@ impl Controller {
         loop {
             let begun = Instant::now();
             self.reload();
-            self.find_cluster(begun).await;
             let longest = self.pass(begun, has_news).await;
-            has_news = self.wait(begun.elapsed(), longest).await;
+            let took = begun.elapsed();
+            // It may wait for the API server, and links are withdrawn first.
+            self.find_cluster(begun).await;
+            has_news = self.wait(took, longest).await;
         }
     }
 

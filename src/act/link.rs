@@ -20,13 +20,11 @@ impl Actor {
     pub(super) fn unlink(&self, token: &str) {
         self.ledger.lock().linked.remove(token);
         match self.context.host.unlink(token) {
-            Ok(()) => tracing::info!(
-                link = token,
-                "the link is removed; its volume is not verified"
-            ),
+            Ok(true) => tracing::info!(link = token, "removed the link; no new pod mounts by it"),
+            Ok(false) => {}
             Err(why) => tracing::error!(
                 link = token,
-                "{why}; pods may mount a wrong volume; remove the link"
+                "the link cannot be removed: {why}; pods may mount a wrong volume; remove it"
             ),
         }
     }
@@ -50,19 +48,14 @@ impl Actor {
             if done.as_ref().is_err_and(ApiError::is_change) {
                 now.read(&pv).await;
             }
-            // Also one that was made in spite of an error.
-            if done.is_err() {
+            // It may have been made nevertheless.
+            if !matches!(done, Ok(Ok(()))) {
                 this.unlink(&token);
             }
-            let result = match &done {
-                Ok(()) => Some(Ok(order.epoch)),
-                Err(error) if error.is_change() => None,
-                Err(error) => Some(Err(error.to_string())),
-            };
-            if let Some(result) = result {
-                this.ledger.lock().linked.insert(token, result);
-            }
-            done
+            let made = done?;
+            let result = made.clone().map(|()| order.epoch);
+            this.ledger.lock().linked.insert(token, result);
+            made.map_err(ApiError::Failed)
         };
         let (this, now) = (self.clone(), expectations.clone());
         let needs_pass = move |is_ok| is_ok || now.has_changed(&before) || this.epoch() != epoch;
@@ -73,7 +66,12 @@ impl Actor {
         *self.context.cluster.origin.epoch().borrow()
     }
 
-    async fn link(&self, order: &LinkOrder, facts: &PassFacts) -> Result<(), ApiError> {
+    /// Makes a link. The inner error is why the volume does not permit it.
+    async fn link(
+        &self,
+        order: &LinkOrder,
+        facts: &PassFacts,
+    ) -> Result<Result<(), String>, ApiError> {
         let (cluster, pv) = (&self.context.cluster, &order.pv);
         let is_current = || self.epoch() == order.epoch;
         if cluster.origin.verified().is_err() {
@@ -86,13 +84,14 @@ impl Actor {
         let made = timeout(TIMEOUT, self.context.host.link(order, facts)).await;
         let made = made.map_err(|_| format!("the disk did not answer for {TIMEOUT:?}"));
         let made = made.and_then(|made| made.map_err(|obstacle| obstacle.to_string()));
-        made.map_err(ApiError::Failed)?;
         if !is_current() {
             return Err(ApiError::Conflict);
         }
-        let (name, path) = (&pv.name, &order.volume.path);
-        tracing::info!(pv = name, %path, "the volume is verified; pods of its claim can start");
-        Ok(())
+        if made.is_ok() {
+            let (name, path) = (&pv.name, &order.volume.path);
+            tracing::info!(pv = name, %path, "the volume is verified; pods of its claim can start");
+        }
+        Ok(made)
     }
 
     /// Changes the labels of the Node.

@@ -11,7 +11,6 @@ use kube::api::ListParams;
 
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::{Candidate, Volume};
-use crate::names::is_link;
 use crate::plan::verdict::{Due, Permission, due, may_clean};
 use crate::plan::{
     CleanOrder, CleanupState, PvLocation, consents_to_forget, consents_to_wipe, reasons,
@@ -37,7 +36,7 @@ pub(super) async fn gate(
     let cluster = &context.cluster;
     let pv = fresh_pv(context, order).await?;
     // Before the kubelet's mounts are read: none begins after that.
-    unlink(context, &pv)?;
+    context.unlink(pv.offer.as_ref())?;
     let sees_pods = ensure_kubelet_unmounted(context, &pv).await?;
     // Pods before the claim: the Pod of a successor claim must not be seen without that claim.
     let node = context.state.borrow().node.clone();
@@ -57,7 +56,7 @@ pub(super) async fn gate(
     ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order, &of_node).await?;
     // Links are made under the lock. One that was made before it was locked may have been used.
-    if unlink(context, &pv)? {
+    if context.unlink(pv.offer.as_ref())? {
         return changed("its link was made meanwhile");
     }
     ensure_no_other_pv(context, &pv, &node).await?;
@@ -78,17 +77,8 @@ pub(super) async fn gate_orphan(
     order: &CleanOrder,
 ) -> Result<BoxedVolume, Stop> {
     let node = context.state.borrow().node.clone();
-    if let Some(mark) = order
-        .volume
-        .candidate
-        .mark
-        .on_disk
-        .valid()
-        .filter(|it| is_link(&it.token))
-    {
-        let removed = context.host.unlink(&mark.token);
-        removed.map_err(|why| failed(format!("its link cannot be removed: {why}")))?;
-    }
+    let mark = order.volume.candidate.mark.on_disk.valid();
+    context.unlink(mark.map(|mark| &mark.token))?;
     for name in order.pv.names_on(&node).into_iter().flatten() {
         let pv = PvView {
             name,
@@ -100,6 +90,7 @@ pub(super) async fn gate_orphan(
     ensure_claim_of_mark_unused(context, order, &node, &pods).await?;
     ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order, &pods).await?;
+    context.unlink(mark.map(|mark| &mark.token))?;
     ensure_no_other_pv(context, &order.pv, &node).await?;
     let node = ensure_not_paused(context, &node).await?;
     let candidate = volume.candidate();
@@ -150,20 +141,6 @@ async fn ensure_claim_of_mark_unused(
         return Ok(());
     }
     ensure_unused(users.chain([user]))
-}
-
-/// Removes the link of a PV. Returns whether there was one.
-fn unlink(context: &CleanupContext, pv: &PvView) -> Result<bool, Stop> {
-    let Some(link) = &pv.link else {
-        return Ok(false);
-    };
-    let there = context
-        .host
-        .links()
-        .is_ok_and(|links| links.contains_key(&link.token));
-    let removed = context.host.unlink(&link.token);
-    removed.map_err(|why| failed(format!("its link cannot be removed: {why}")))?;
-    Ok(there)
 }
 
 /// Decides whether the device or filesystem at the path is the volume and may be cleaned.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind::NotFound};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -27,7 +27,7 @@ use crate::wipe::progress::Progress;
 
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
-use super::mark::{make_link, write_mark};
+use super::mark::{lock_unchanged, write_mark};
 use super::volume::{Access, OpenVolume};
 use super::{Failure, gate};
 
@@ -57,11 +57,11 @@ pub trait Host: Disks {
     /// Makes a link, unless the volume or its mark has changed since the scan.
     fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()>;
 
-    /// Removes a link, if it exists.
+    /// Removes a link. Returns whether there was one.
     ///
     /// # Errors
     /// Why it could not be removed.
-    fn unlink(&self, token: &str) -> Result<(), String>;
+    fn unlink(&self, token: &str) -> Result<bool, String>;
 
     /// Where paths of the host lead. What is not visible here is only compared as text.
     fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths>;
@@ -147,7 +147,7 @@ pub struct LocalHost {
     disks: LocalDisks,
     kubelet: KubeletDir,
     /// Why there is none, for an operator.
-    links: Arc<Result<LinkDir, String>>,
+    links: Result<LinkDir, String>,
     /// Held while paths are resolved: one that hangs must not cost further threads.
     resolving: Arc<Mutex<()>>,
 }
@@ -160,7 +160,7 @@ impl LocalHost {
         Self {
             disks,
             kubelet,
-            links: Arc::new(links),
+            links,
             resolving,
         }
     }
@@ -237,27 +237,29 @@ impl Host for LocalHost {
     }
 
     fn links(&self) -> Result<BTreeMap<String, String>, String> {
-        let links = (*self.links).as_ref().map_err(Clone::clone)?;
+        let links = self.links.as_ref().map_err(Clone::clone)?;
         links.read().map_err(|error| error.to_string())
     }
 
     fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()> {
-        let (order, links) = (order.clone(), Arc::clone(&self.links));
         let work = async move {
+            let links = self.links.as_ref();
+            let links = links.map_err(|why| Obstacle::Unknown(why.clone()))?;
             let facts = self.facts(facts).await?;
-            let make = move || match &*links {
-                Ok(links) => make_link(&order, links, &facts.machine),
-                Err(why) => Err(Obstacle::Unknown(why.clone())),
-            };
-            on_thread(make).await
+            let volume = Arc::clone(&order.volume);
+            let lock = move || lock_unchanged(&volume, &volume.class.name, &facts.machine);
+            // The thread only locks: when nothing waits for it any more, no link is made.
+            let _locked = on_thread(lock).await?;
+            let token = order.pv.link.as_ref().map_or("", |link| &link.token);
+            Ok(links.make(token, Path::new(order.volume.path.as_str()))?)
         };
         work.boxed()
     }
 
-    fn unlink(&self, token: &str) -> Result<(), String> {
-        match &*self.links {
+    fn unlink(&self, token: &str) -> Result<bool, String> {
+        match &self.links {
             Ok(links) => links.remove(token).map_err(|error| error.to_string()),
-            Err(_) => Ok(()),
+            Err(_) => Ok(false),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Writes marks, and makes links, on open and locked volumes.
+//! Writes marks on open and locked volumes.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,13 +11,12 @@ use crate::host::access::{Access, OpenError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::identity::Identity;
-use crate::host::link::LinkDir;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::{
     Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, header_hash,
 };
 use crate::inventory::{Candidate, Volume};
-use crate::plan::{Agreement, LinkOrder, MarkWrite, agreement, mark_of, reasons};
+use crate::plan::{Agreement, MarkWrite, agreement, mark_of, reasons};
 use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
 
@@ -95,62 +94,42 @@ fn lock_alone(volume: &Opened, path: &Path) -> Result<VolumeLock, OpenError> {
 /// # Errors
 /// Why it is not written.
 pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obstacle> {
-    while_unchanged(
-        &write.volume,
-        &write.mark.class,
-        machine,
-        |volume, identity| {
-            let mut mark = write.mark.clone();
-            match volume {
-                // Never of a used volume: its tenant may have changed them.
-                Opened::Filesystem(root) if mark.state <= MarkState::Offered => {
-                    mark.root = RootAttributes::read(root.as_fd()).ok();
-                }
-                // An adopted PV has no earlier mark.
-                Opened::Device(device)
-                    if mark.state == MarkState::Pending
-                        || (mark.state == MarkState::Offered && mark.header.is_none()) =>
-                {
-                    mark.header = Some(header_hash(device)?);
-                }
-                _ => {}
-            }
-            crash_point("write-mark");
-            let marked = volume.marked(&write.volume.mount_path, &mark.class, identity);
-            let written = machine.state.write(&marked, &mark).map(drop);
-            written.map_err(|error| unknown(&write.volume, &error))
-        },
-    )
-}
-
-/// Makes a link, unless the volume or its mark has changed since the scan. Blocking.
-///
-/// # Errors
-/// Why it is not made.
-pub(super) fn make_link(
-    order: &LinkOrder,
-    links: &LinkDir,
-    machine: &Machine,
-) -> Result<(), Obstacle> {
-    let volume = &order.volume;
-    while_unchanged(volume, &volume.class.name, machine, |_, _| {
-        let token = order.pv.link.as_ref().map_or("", |link| &link.token);
-        Ok(links.make(token, Path::new(volume.path.as_str()))?)
-    })
+    let mut mark = write.mark.clone();
+    let (volume, identity, _lock) = lock_unchanged(&write.volume, &mark.class, machine)?;
+    match &volume {
+        // Never of a used volume: its tenant may have changed them.
+        Opened::Filesystem(root) if mark.state <= MarkState::Offered => {
+            mark.root = RootAttributes::read(root.as_fd()).ok();
+        }
+        // An adopted PV has no earlier mark.
+        Opened::Device(device)
+            if mark.state == MarkState::Pending
+                || (mark.state == MarkState::Offered && mark.header.is_none()) =>
+        {
+            mark.header = Some(header_hash(device)?);
+        }
+        _ => {}
+    }
+    crash_point("write-mark");
+    let marked = volume.marked(&write.volume.mount_path, &mark.class, &identity);
+    let written = machine.state.write(&marked, &mark).map(drop);
+    written.map_err(|error| unknown(&write.volume, &error))
 }
 
 fn unknown(volume: &Volume, error: &dyn Display) -> Obstacle {
     Obstacle::Unknown(format!("{}: {error}", volume.mount_path))
 }
 
-/// Runs `work` on a locked volume that, with its mark, is as at the scan. Two provisioners of a rolling update must not
-/// both act on what they have seen. Blocking.
-fn while_unchanged(
+/// Opens and locks a volume that, with its mark, is as at the scan. Two provisioners of a rolling update must not both act
+/// on what they have seen. Blocking.
+///
+/// # Errors
+/// Why it is not the same.
+pub(super) fn lock_unchanged(
     expected: &Volume,
     class: &str,
     machine: &Machine,
-    work: impl FnOnce(&Opened, &Identity) -> Result<(), Obstacle>,
-) -> Result<(), Obstacle> {
+) -> Result<(Opened, Identity, VolumeLock), Obstacle> {
     let path = &expected.mount_path;
     let volume = match expected.candidate.kind {
         VolumeMode::Filesystem => {
@@ -158,7 +137,7 @@ fn while_unchanged(
         }
         VolumeMode::Block => Opened::Device(Device::open(path.as_path(), Access::Probe)?),
     };
-    let _lock = lock_alone(&volume, path.as_path())?;
+    let lock = lock_alone(&volume, path.as_path())?;
     let identity = volume.identity(path, &machine.sysfs);
     let identity = identity.map_err(|error| unknown(expected, &error))?;
     let marked = volume.marked(path, class, &identity);
@@ -171,7 +150,7 @@ fn while_unchanged(
         let why = "the volume or its mark has changed since the last scan";
         return Err(unknown(expected, &why));
     }
-    work(&volume, &identity)
+    Ok((volume, identity, lock))
 }
 
 /// Whether the mark of a locked volume allows to clean it.

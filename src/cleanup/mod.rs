@@ -33,6 +33,7 @@ use tokio::sync::{Notify, watch};
 use crate::cluster::Cluster;
 use crate::errors::chain;
 use crate::metrics::Metrics;
+use crate::names::is_link;
 use crate::plan::job_object::JobSource;
 use crate::plan::{Occupied, Settings, reasons};
 use crate::report::Reporter;
@@ -87,6 +88,23 @@ pub struct CleanupContext {
     pub metrics: Arc<Metrics>,
     /// For cleaning by Jobs.
     pub jobs: Arc<JobSource>,
+}
+
+impl CleanupContext {
+    /// Removes the link of an offer. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A [`Stop`] while a pod may mount the volume by it.
+    fn unlink(&self, token: Option<&String>) -> Result<bool, Stop> {
+        let Some(token) = token.filter(|it| is_link(it)) else {
+            return Ok(false);
+        };
+        let failed = |why| {
+            let message = format!("its link cannot be removed: {why}");
+            Failure::new(reasons::VOLUME_FAILED_DELETE, message).into()
+        };
+        self.host.unlink(token).map_err(failed)
+    }
 }
 
 /// How long udev and similar programs probe a disk. A longer use is reported.

@@ -67,6 +67,9 @@ pub struct UsageError(pub String);
 )]
 pub async fn run(args: Args, environment: Environment) -> Result<()> {
     let stopped = stop_signal()?;
+    // Before anything that can fail.
+    let link_dir = Path::new(LINK_DIR);
+    let found = links::remove_all(link_dir).context("removing the links of an earlier process")?;
     let node_name = environment.require_node_name().map_err(UsageError)?;
     if environment.namespace_defaulted {
         tracing::warn!("MY_NAMESPACE is not set; using {:?}", environment.namespace);
@@ -84,7 +87,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
 
     let table = Arc::new(ProcTable::new(Instant::now()));
     let state_directory = state_directory(&environment)?;
-    let links = links::open(Path::new(LINK_DIR), &loaded.config, environment.in_pod);
+    let links = links::open(link_dir, found, &loaded.config, environment.in_pod);
     let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
     let unprotected = unprotected(&state_directory, &kubelet);
     for feature in FEATURES {

@@ -81,18 +81,19 @@ impl LinkDir {
             .map_err(|error| self.failed(token, error))
     }
 
-    /// Removes the link, if there is one.
+    /// Removes the link. Returns whether there was one.
     ///
     /// # Errors
     /// When `token` is not a token, the link cannot be removed, or the directory was deleted or replaced.
-    pub fn remove(&self, token: &str) -> io::Result<()> {
+    pub fn remove(&self, token: &str) -> io::Result<bool> {
         check(token)?;
         self.unlink(token)
     }
 
-    fn unlink(&self, name: &str) -> io::Result<()> {
+    fn unlink(&self, name: &str) -> io::Result<bool> {
         match unlinkat(self.current()?, name, UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
             Err(error) => Err(self.failed(name, error)),
         }
     }

@@ -9,16 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::config::{Binding, WeakIdentity};
-use crate::host::identity::{Match, compare, only_rebooted};
+use crate::config::Binding;
+use crate::host::identity::{Match, compare};
 use crate::host::mark::Mark;
 use crate::host::sha256;
 use crate::inventory::{Candidate, Skip, Volume};
-use crate::names::DISK_LABEL_PREFIX;
+use crate::names::{DISK_LABEL_PREFIX, LINK_DIR};
 use crate::types::{HostPath, SkipReason};
 use crate::view::{NodeView, Ownership, Phase, PvView};
 
-use super::discover::some_of;
 use super::mark::{Agreement, agreement};
 use super::verdict::absence;
 use super::{
@@ -106,7 +105,6 @@ impl<'a> Planner<'a> {
         for (pv, volume) in missing {
             self.link(pv, volume);
         }
-        self.report_unlinked_claims();
         // First of all: a wipe that is ordered now must find no link.
         actions.append(&mut self.plan.actions);
         self.plan.actions = actions;
@@ -160,15 +158,7 @@ impl<'a> Planner<'a> {
             pv.identity.as_deref().unwrap_or("none"),
             &candidate.identity,
         );
-        let is_its_disk = match compare(recorded, found) {
-            Match::Same => {
-                candidate.mark.on_disk.valid().map(|it| &it.identity_hash) == Some(&found.hash())
-            }
-            Match::Unknown => {
-                volume.class.weak_identity == WeakIdentity::Accept && only_rebooted(recorded, found)
-            }
-            Match::Different => false,
-        };
+        let is_its_disk = !found.weak && compare(recorded, found) == Match::Same;
         match agreement(pv, cluster, candidate, self.snapshot.date) {
             Agreement::Mismatch(why) => return held(why),
             Agreement::Lags(_) if pv.deleting => {
@@ -208,6 +198,19 @@ impl<'a> Planner<'a> {
             return Some(format!(
                 "{path} shares its storage with {}: {how}",
                 other.path
+            ));
+        }
+        let has_link = |it: &&PvView| it.uid != pv.uid && it.link == pv.link;
+        let other = self.pvs.iter().find(has_link).map(|it| &it.name);
+        let link = pv
+            .link
+            .as_ref()
+            .map(|link| format!("{LINK_DIR}/{}", link.token));
+        let mut owners = occupied.owners.iter();
+        let foreign = owners.find(|it| it.uid != pv.uid && Some(&it.path) == link.as_ref());
+        if let Some(other) = other.or(foreign.map(|it| &it.pv)) {
+            return Some(format!(
+                "PV {other} has the same link; delete the wrong one"
             ));
         }
         let recorded = occupied.recorded_on(&candidate.identity, &pv.uid);
@@ -250,8 +253,11 @@ impl<'a> Planner<'a> {
         let path = pv.path().map_or("its path", |path| path.as_str());
         let message = format!("{path} is not mounted for any new pod: {why}");
         if let Some(claim) = pv.claim.clone() {
-            let message = format!("PV {}: {message}", pv.name);
-            self.notice(About::Claim(claim), reasons::VOLUME_UNVERIFIED, message);
+            let of_claim = format!("PV {}: {message}", pv.name);
+            self.notice(About::Claim(claim), reasons::VOLUME_UNVERIFIED, of_claim);
+            let on_node = "claims have no link to their volumes, so no new pod of them starts; their events have the causes";
+            let node = About::Node(self.node.name.clone());
+            self.notice(node, reasons::VOLUME_UNVERIFIED, on_node.to_owned());
         }
         let about = About::from(pv);
         if is_first {
@@ -262,25 +268,6 @@ impl<'a> Planner<'a> {
                 message,
             );
         } else if self.plan.notices.iter().all(|it| it.about != about) {
-            self.notice(about, reasons::VOLUME_UNVERIFIED, message);
-        }
-    }
-
-    /// Reports on the Node how many claims have no link.
-    fn report_unlinked_claims(&mut self) {
-        let notices = self.plan.notices.iter();
-        let of_claims = notices.filter_map(|notice| match &notice.about {
-            About::Claim(claim) if notice.reason == reasons::VOLUME_UNVERIFIED => Some(claim),
-            _ => None,
-        });
-        let claims: Vec<_> = of_claims.map(ToString::to_string).collect();
-        if !claims.is_empty() {
-            let named: Vec<_> = claims.iter().map(String::as_str).collect();
-            let message = format!(
-                "no new pod of these claims starts, because their volumes are not verified: {}; their events have the causes",
-                some_of(&named)
-            );
-            let about = About::Node(self.node.name.clone());
             self.notice(about, reasons::VOLUME_UNVERIFIED, message);
         }
     }
@@ -298,6 +285,11 @@ impl<'a> Planner<'a> {
         };
         if let Some(fault) = &self.snapshot.links_fault {
             return skip(fault.clone());
+        }
+        if candidate.identity.weak {
+            return skip(
+                "nothing distinguishes the volume from another one (a weak identity)".into(),
+            );
         }
         if self.settings.judges(candidate).is_none() {
             return skip("the volume can have no mark; set STATE_DIRECTORY".to_owned());

@@ -142,7 +142,15 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         let mark = mark_of(pv, cluster, candidate, state, date);
         return Agreement::Lags(Box::new(mark));
     }
-    let (mark, offer) = (describe(found), pv.offer.as_deref().unwrap_or("none"));
+    let offer = pv.offer.as_deref().unwrap_or("none");
+    let of_mark = found.valid().and_then(|mark| mark.claim_uid.as_ref());
+    let mark = match (of_mark, &claim_uid_of(pv)) {
+        (Some(of_mark), Some(of_pv)) if of_mark != of_pv => {
+            let mark = describe(found);
+            format!("{mark}, of the claim with UID {of_mark}, not {of_pv}")
+        }
+        _ => describe(found),
+    };
     let [accept, wipe] = ["accept", "wipe"].map(|verb| consent(verb, Some(pv), candidate));
     Agreement::Mismatch(format!(
         "to decide, set the annotation {ANNOTATION_CONSENT} to {accept:?} (the disk is this PV's) or {wipe:?} (the data may be deleted): the PV (UID {}, offer {offer}) and the disk do not agree: {mark}; nothing was touched",

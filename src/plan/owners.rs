@@ -102,7 +102,9 @@ impl OtherPvs {
 }
 
 fn nodes(pv: &PvView) -> String {
-    pv.hostnames.join(", ")
+    let hosts = pv.hostnames.iter().chain(&pv.hostname_label);
+    let hosts: BTreeSet<_> = hosts.map(String::as_str).collect();
+    Vec::from_iter(hosts).join(", ")
 }
 
 /// PVs are in order by age, from the oldest.

@@ -45,41 +45,28 @@ fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
     assert!(mounted.contains(&("provisioner-dev", "/dev", "None", true)));
 }
 
+/// Without a class that has links, those of earlier classes are removed at the start.
 #[test]
-fn directory_of_the_links_is_mounted_only_with_a_class_that_has_them() {
+fn directory_of_the_links_is_always_mounted() {
     let helm = or_skip!(Helm::find());
-    let dir = "/run/local-volume-provisioner";
-    for (binding, mounted) in [
-        (Value::Null, false),
-        ("path".into(), false),
-        ("disk".into(), true),
-    ] {
-        let class = |name: &str, binding: &Value| json!({ "name": name, "hostDir": format!("/{name}"), "binding": binding });
-        let classes = [class("a", &Value::Null), class("b", &binding)];
-        let objects = helm.render_values(&json!({ "classes": classes }));
-        let mount = ("provisioner-links", dir, "None", false);
-        let container = objects.container();
-        assert_eq!(mounts(container).contains(&mount), mounted, "{binding}");
-        assert_eq!(
-            objects.pod().to_string().contains(dir),
-            mounted,
-            "{binding}"
-        );
+    let mount = (
+        "provisioner-links",
+        "/run/local-volume-provisioner",
+        "None",
+        false,
+    );
+    for binding in [Value::Null, "path".into(), "disk".into()] {
+        let class = json!({ "name": "a", "hostDir": "/a", "binding": binding });
+        let objects = helm.render_values(&json!({ "classes": [class] }));
+        assert!(mounts(objects.container()).contains(&mount), "{binding}");
+        let volume = named(&objects.pod()["volumes"], mount.0);
+        let expected = json!({ "path": mount.1, "type": "DirectoryOrCreate" });
+        assert_eq!(volume["hostPath"], expected, "{binding}");
         let given = objects.setting("storageClassMap");
-        assert_eq!(given["b"]["binding"], binding);
-        assert_eq!(given["a"].get("binding"), None);
-        if mounted {
-            let expected = json!({ "path": dir, "type": "DirectoryOrCreate" });
-            assert_eq!(
-                named(&objects.pod()["volumes"], mount.0)["hostPath"],
-                expected
-            );
-        }
+        assert_eq!(given["a"].get("binding").unwrap_or(&Value::Null), &binding);
     }
 }
 
-/// The runtime mounts a file there. If it has to create it in a read-only mount, such as that of the node's `/dev`, the
-/// container does not start.
 #[test]
 fn termination_message_of_each_container_is_below_no_mount() {
     let helm = or_skip!(Helm::find());
@@ -207,6 +194,7 @@ fn pods_roll_for_changes_that_a_reload_cannot_apply() {
         "classes[0].namePattern=x*",
         "classes[0].cleanMethod=zero",
         "classes[0].volumeMode=Block",
+        "classes[0].binding=disk",
         // A second class of the same disks.
         "classes[1].name=b",
         "classes[1].hostDir=/mnt/a",
@@ -218,7 +206,6 @@ fn pods_roll_for_changes_that_a_reload_cannot_apply() {
         &["classes[0].hostDir=/mnt/b"],
         &["classes[0].mountDir=/elsewhere"],
         &["kubeletDir=/data/kubelet"],
-        &["classes[0].binding=disk"],
     ] {
         assert_ne!(template(&with(rolled)), template(&before), "{rolled:?}");
     }

@@ -39,14 +39,14 @@ pub struct SimHost {
 
 impl SimHost {
     /// A killed process goes no further.
-    async fn goes_on(&self) {
+    pub async fn goes_on(&self) {
         if !self.is_alive.load(Ordering::Relaxed) {
             pending::<()>().await;
         }
     }
 
     /// After a durable effect, which may be the last one of the process.
-    async fn effect(&self) {
+    pub async fn effect(&self) {
         if self.world.count_effect() {
             self.world.lock().bindings.serving.remove(&self.process);
             self.is_alive.store(false, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl SimHost {
     }
 
     /// The disk at a path, once it answers.
-    async fn find(&self, path: &MountPath) -> Result<usize, Obstacle> {
+    pub async fn find(&self, path: &MountPath) -> Result<usize, Obstacle> {
         let disk = {
             let state = self.world.lock();
             let slot = state.slot(self.node, &path.to_string());
@@ -221,48 +221,16 @@ impl Host for SimHost {
     }
 
     fn links(&self) -> Result<BTreeMap<String, String>, String> {
-        let state = self.world.lock();
-        let links = state
-            .bindings
-            .links
-            .iter()
-            .filter(|(key, _)| key.0 == self.node);
-        Ok(links
-            .map(|(key, path)| (key.1.clone(), path.clone()))
-            .collect())
+        Ok(self.world.lock().bindings.links_of(self.node))
     }
 
     fn link<'a>(&'a self, order: &'a LinkOrder, _: &'a PassFacts) -> Look<'a, ()> {
-        let work = async {
-            let volume = &order.volume;
-            let at = self.find(&volume.mount_path).await?;
-            pause(20).await;
-            self.goes_on().await;
-            {
-                let mut state = self.world.lock();
-                let is_there = state.slot_of(self.node, at).is_some();
-                let found = state.candidate(self.node, at, false);
-                let is_same = found.identity == volume.candidate.identity
-                    && found.mark.on_disk == volume.candidate.mark.on_disk;
-                if !is_there || !is_same || state.disks[at].lock.is_some() {
-                    return Err(Obstacle::Unknown("it has changed since the scan".into()));
-                }
-                let token = order.pv.link.as_ref().unwrap().token.clone();
-                let links = &mut state.bindings.links;
-                links.insert((self.node, token), volume.path.to_string());
-            }
-            self.effect().await;
-            Ok(())
-        };
-        work.boxed()
+        self.make_link(order).boxed()
     }
 
-    fn unlink(&self, token: &str) -> Result<(), String> {
-        if self.is_alive.load(Ordering::Relaxed) {
-            let key = (self.node, token.to_owned());
-            self.world.lock().bindings.links.remove(&key);
-        }
-        Ok(())
+    fn unlink(&self, token: &str) -> Result<bool, String> {
+        let is_alive = self.is_alive.load(Ordering::Relaxed);
+        Ok(is_alive && self.world.lock().bindings.unlink(self.node, token))
     }
 
     fn follow<'a>(&'a self, _: Vec<PathBuf>, _: &'a PassFacts) -> Look<'a, HostPaths> {

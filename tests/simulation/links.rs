@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use control_plane::resource;
+use local_volume_provisioner::cleanup::Obstacle;
 use local_volume_provisioner::host::mark::MarkState;
 use local_volume_provisioner::names::{
     ANNOTATION_PATH, ANNOTATION_PROVISIONED_BY, LINK_DIR, PROVISIONER_PREFIX,
 };
+use local_volume_provisioner::plan::LinkOrder;
 use serde_json::Value;
 
 use crate::checks::{disk_of, tenant, uid};
+use crate::host::SimHost;
 use crate::process;
-use crate::world::{NODES, Slot, State, World};
+use crate::world::{NODES, Slot, State, World, pause};
 
 /// How long a provisioner may take until it has withdrawn the link of a volume that is not the right one any more.
 const WINDOW: Duration = Duration::from_secs(2);
@@ -32,6 +35,18 @@ pub struct Bindings {
 }
 
 impl Bindings {
+    /// The links of a node, with their targets.
+    pub fn links_of(&self, node: usize) -> BTreeMap<String, String> {
+        let links = self.links.iter().filter(|(key, _)| key.0 == node);
+        links
+            .map(|(key, path)| (key.1.clone(), path.clone()))
+            .collect()
+    }
+
+    pub fn unlink(&mut self, node: usize, token: &str) -> bool {
+        self.links.remove(&(node, token.to_owned())).is_some()
+    }
+
     /// Whether a process has served the node for as long as it may take to withdraw a link.
     fn is_served(&self, node: usize) -> bool {
         let is_serving = |since: Duration| process::elapsed() > since + WINDOW;
@@ -65,6 +80,31 @@ pub fn node_of(pv: &Value) -> Option<usize> {
     let terms = &pv["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"];
     let name = &terms[0]["matchExpressions"][0]["values"][0];
     NODES.iter().position(|node| *name == *node)
+}
+
+impl SimHost {
+    /// Makes a link, unless the disk has changed since the scan or is locked.
+    pub async fn make_link(&self, order: &LinkOrder) -> Result<(), Obstacle> {
+        let volume = &order.volume;
+        let at = self.find(&volume.mount_path).await?;
+        pause(20).await;
+        self.goes_on().await;
+        {
+            let mut state = self.world.lock();
+            let found = state.candidate(self.node, at, false);
+            let is_same = found.identity == volume.candidate.identity
+                && found.mark.on_disk == volume.candidate.mark.on_disk;
+            let is_there = state.slot_of(self.node, at).is_some();
+            if !is_same || !is_there || state.disks[at].lock.is_some() {
+                return Err(Obstacle::Unknown("it has changed since the scan".into()));
+            }
+            let token = order.pv.link.as_ref().unwrap().token.clone();
+            let links = &mut state.bindings.links;
+            links.insert((self.node, token), volume.path.to_string());
+        }
+        self.effect().await;
+        Ok(())
+    }
 }
 
 impl State {

@@ -107,11 +107,9 @@ A directory that classes share is mounted once.
 - name: provisioner-state
   hostPath: /var/lib/local-volume-provisioner
   mountPath: /var/lib/local-volume-provisioner
-{{- if include "local-volume-provisioner.bindsToDisks" . }}
 - name: provisioner-links
   hostPath: /run/local-volume-provisioner
   mountPath: /run/local-volume-provisioner
-{{- end }}
 {{- if not (or (include "local-volume-provisioner.isFalse" .Values.mountDevVolume) (hasKey $seen "/dev")) }}
 - name: provisioner-dev
   hostPath: /dev

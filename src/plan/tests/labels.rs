@@ -1,12 +1,14 @@
 //! PVs of classes with `binding: disk`, and the labels that they require of the Node.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use serde_json::{Value, json};
 
 use super::kit::*;
-use super::link::{LINK, UNVERIFIED, disk_world, label, linked, used};
+use super::link::{LINK, UNLINK, UNVERIFIED, disk_world, label, linked, mounted, used};
 use super::mark::{mark, marked, offered};
-use crate::config::{Binding, Class, WeakIdentity};
+use crate::config::{Binding, Class};
 use crate::host::mark::{MarkFact, MarkOnDisk, MarkState};
 use crate::inventory::Candidate;
 use crate::names::{
@@ -16,7 +18,7 @@ use crate::names::{
 use crate::plan::link::label_of;
 use crate::plan::{Action, PvDraft, plan};
 use crate::types::SkipReason;
-use crate::view::{NodeView, Ownership, PvView};
+use crate::view::{NodeView, Ownership, PathOwner, PvView};
 
 /// A filesystem that can have a mark, and has none.
 fn unmarked(at: u32) -> Candidate {
@@ -295,14 +297,30 @@ fn volume_without_a_mark_or_a_link_is_not_offered() {
 }
 
 #[test]
-fn weak_device_is_linked_after_a_boot_only_if_its_class_accepts_that() {
-    let [before, now] = ["1", "2"].map(|boot| nameless(1, boot));
-    let mark = with(used(), |mark| mark.identity_hash = before.identity.hash());
-    let volume = marked(&now, MarkOnDisk::Valid(mark));
-    let pv = bound(linked(offered(&before), LINK, label(1)));
+fn volume_with_a_weak_identity_is_neither_offered_nor_linked() {
+    let tmpfs = tmpfs(1, "/mnt/fast/a");
+    let mark = with(used(), |mark| mark.identity_hash = tmpfs.identity.hash());
+    let volume = marked(&tmpfs, MarkOnDisk::Valid(mark));
+    let pv = bound(linked(offered(&tmpfs), LINK, label(1)));
     let world = disk_world().fast("a", &volume).pv(pv);
     let world = world.node(|node| drop(node.labels.insert(label(1), String::new())));
-    world.expect("Consent", UNVERIFIED);
-    let accepts = world.change_class("fast", |class| class.weak_identity = WeakIdentity::Accept);
-    accepts.expect("Accept", &["link pv", "a is Unlinked"]);
+    world.expect("bound", UNVERIFIED);
+    let free = disk_world().fast("a", &marked(&tmpfs, MarkOnDisk::Absent));
+    free.expect("free", &["a is Skipped as NotBindable"]);
+}
+
+#[test]
+fn link_that_two_pvs_name_is_removed() {
+    let copy = linked(pv("copy", "/mnt/slow/b", &fs(2)), LINK, label(1));
+    let expected = [&[UNLINK, "b is ClassGone"], UNVERIFIED].concat();
+    mounted().pv(copy).expect("a copy of the PV", &expected);
+    let owner = PathOwner {
+        pv: "copy".into(),
+        uid: "uid-copy".into(),
+        path: format!("{LINK_DIR}/{LINK}"),
+        owns_below: false,
+    };
+    let mut world = mounted();
+    world.snapshot.owners = Arc::new(vec![owner]);
+    world.expect("without annotations", &[&[UNLINK], UNVERIFIED].concat());
 }

@@ -51,7 +51,7 @@ pub(super) fn used() -> Mark {
 }
 
 /// A claim's volume that the kubelet may mount, and may do so since the last pass.
-fn mounted() -> World {
+pub(super) fn mounted() -> World {
     let volume = marked(&fs(1), MarkOnDisk::Valid(used()));
     let mut world = disk_world().fast("a", &volume).pv(bound(unused()));
     world = world.node(|node| drop(node.labels.insert(label(1), String::new())));
@@ -92,7 +92,7 @@ fn change(world: World, change: impl FnOnce(&mut Snapshot)) -> World {
     with(world, |it| change(&mut it.snapshot))
 }
 
-const UNLINK: &str = "unlink 0123456789abcdef0123456789abcdef";
+pub(super) const UNLINK: &str = "unlink 0123456789abcdef0123456789abcdef";
 /// What is said of a claim whose pods cannot start.
 const TOLD: &str = "VolumeUnverified of claim default/data";
 const ON_NODE: &str = "VolumeUnverified of Node node-1";
@@ -140,7 +140,7 @@ fn failure_to_make_a_link_is_told_on_pv_and_claim() {
     for world in [failed, backs_off, no_directory] {
         for notice in world.plan().notices {
             let cause = match notice.about {
-                About::Node(_) => "default/data; their events have the causes",
+                About::Node(_) => "their events have the causes",
                 _ => "/mnt/fast/a is not mounted for any new pod: cause",
             };
             assert!(notice.message.ends_with(cause), "{notice:?}");
