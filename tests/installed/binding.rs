@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
-use support::passes::volumes;
 
 use crate::cluster::{NODE, USERS, name, path};
-use crate::disks::{Disks, MIB, entries};
+use crate::disks::{Disks, MIB, entries, is_on_device};
 use crate::{Cluster, Release};
 
 const CLASS: &str = "bound";
@@ -105,21 +104,22 @@ fn filesystem_is_mounted_by_its_link_and_recycled_without_it() {
     );
 }
 
-/// Nothing but its place tells a loop device from another one.
 #[test]
-fn device_with_a_weak_identity_is_not_offered() {
+fn device_is_mapped_by_its_link_and_recycled() {
     let cluster = or_skip!(Cluster::enter());
     let mut disks = Disks::new(CLASS);
-    disks.device(CLASS, "a", 16 * MIB);
-    let release = install(&cluster, &disks, "Block");
-    cluster.eventually("it is reported", || {
-        let status: Value = serde_json::from_str(&release.http("/status")).ok()?;
-        let mut volumes = volumes(&status);
-        volumes
-            .find(|volume| volume["reason"] == "NotBindable")
-            .cloned()
-    });
-    assert!(cluster.pvs().is_empty());
+    let device = disks.device(CLASS, "a", 16 * MIB);
+    let _release = install(&cluster, &disks, "Block");
+    cluster.available(CLASS, 1);
+    cluster.claim("claim", CLASS, "Block");
+    let write = "printf 'data of claim' | dd of=/dev/data bs=1M seek=8 conv=notrunc,fsync";
+    cluster.run_pod("writer", "claim", "Block", write);
+    let pv = cluster.bound("claim");
+    assert!(is_linked(&pv));
+    assert!(is_on_device(&device, b"data of claim"));
+    cluster.delete_claim("claim");
+    offered_again(&cluster, &pv);
+    assert!(!is_on_device(&device, b"data of claim"));
 }
 
 /// Another filesystem is mounted at the path of a claim's volume, and a pod starts.
