@@ -349,7 +349,10 @@ impl<'a> Planner<'a> {
         let observed = |class| self.snapshot.observed.get(class);
         let mut classes = self.settings.config.classes.keys();
         let is_seen = classes.all(|it| observed(it).is_some_and(|it| it.complete));
-        if is_seen && !needless.is_empty() {
+        // Only such a class has the permission to patch the Node.
+        let mut all = self.settings.config.classes.values();
+        let has_disks = all.any(|class| class.binding == Binding::Disk);
+        if is_seen && has_disks && !needless.is_empty() {
             let disks = self
                 .volumes()
                 .filter(|it| it.class.binding == Binding::Disk);
