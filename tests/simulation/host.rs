@@ -10,22 +10,20 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use local_volume_provisioner::cleanup::{
-    BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Host, KubeletUses, Lock, LockedVolume,
-    Look, Marking, Obstacle, PassFacts,
+    BoxedVolume, Host, KubeletUses, Look, Obstacle, PassFacts,
 };
 use local_volume_provisioner::config::{Class, DiscoveryPolicy};
 use local_volume_provisioner::host::host_path::HostPaths;
-use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
+use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken, Volume,
 };
-use local_volume_provisioner::plan::{CleanOrder, LinkOrder, MarkWrite, PvDraft, reasons};
+use local_volume_provisioner::plan::{CleanOrder, LinkOrder, MarkWrite, PvDraft};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
-use local_volume_provisioner::wipe::progress::Progress;
 
-use crate::checks::Wipe;
-use crate::world::{CLASSES, Lock as DiskLock, State, World, pause};
+use crate::volume::{SimLock, SimVolume};
+use crate::world::{CLASSES, State, World, pause};
 
 /// A machine, for one process.
 #[derive(Clone, Debug)]
@@ -55,7 +53,7 @@ impl SimHost {
     }
 
     /// The disk at a path, once it answers.
-    pub async fn find(&self, path: &MountPath) -> Result<usize, Obstacle> {
+    async fn find(&self, path: &MountPath) -> Result<usize, Obstacle> {
         let disk = {
             let state = self.world.lock();
             let slot = state.slot(self.node, &path.to_string());
@@ -67,6 +65,30 @@ impl SimHost {
         }
         self.goes_on().await;
         disk.ok_or_else(|| Obstacle::Unknown("nothing is mounted there".into()))
+    }
+
+    /// Changes what belongs to a volume, unless it or its mark has changed since the scan.
+    pub async fn change_unchanged(
+        &self,
+        volume: &Volume,
+        change: impl FnOnce(&mut State, usize) -> Result<(), Obstacle>,
+    ) -> Result<(), Obstacle> {
+        let at = self.find(&volume.mount_path).await?;
+        pause(20).await;
+        self.goes_on().await;
+        {
+            let mut state = self.world.lock();
+            let is_there = state.slot_of(self.node, at).is_some();
+            let found = state.candidate(self.node, at, false);
+            let is_same = found.identity == volume.candidate.identity
+                && found.mark.on_disk == volume.candidate.mark.on_disk;
+            if !is_there || !is_same {
+                return Err(Obstacle::Unknown("it has changed since the scan".into()));
+            }
+            change(&mut state, at)?;
+        }
+        self.effect().await;
+        Ok(())
     }
 
     fn inspect_disk(&self, at: usize) -> Result<Candidate, Obstacle> {
@@ -198,25 +220,11 @@ impl Host for SimHost {
     }
 
     fn mark<'a>(&'a self, write: &'a MarkWrite, _: &'a PassFacts) -> Look<'a, ()> {
-        let work = async {
-            let at = self.find(&write.volume.mount_path).await?;
-            pause(20).await;
-            self.goes_on().await;
-            {
-                let mut state = self.world.lock();
-                let is_there = state.slot_of(self.node, at).is_some();
-                let found = state.candidate(self.node, at, false);
-                let is_same = found.identity == write.volume.candidate.identity
-                    && found.mark.on_disk == write.volume.candidate.mark.on_disk;
-                if !is_there || !is_same {
-                    return Err(Obstacle::Unknown("it has changed since the scan".into()));
-                }
-                let mark = MarkOnDisk::Valid(write.mark.clone());
-                state.set_mark(self.node, at, mark);
-            }
-            self.effect().await;
+        let work = self.change_unchanged(&write.volume, |state, at| {
+            let mark = MarkOnDisk::Valid(write.mark.clone());
+            state.set_mark(self.node, at, mark);
             Ok(())
-        };
+        });
         work.boxed()
     }
 
@@ -254,151 +262,5 @@ impl Host for SimHost {
             })
         };
         look.boxed()
-    }
-}
-
-#[derive(Debug)]
-struct SimLock {
-    world: Arc<World>,
-    at: usize,
-    held: DiskLock,
-}
-
-impl Drop for SimLock {
-    fn drop(&mut self) {
-        self.world.unlock(self.at, self.held);
-    }
-}
-
-#[derive(Debug)]
-struct SimVolume {
-    host: SimHost,
-    candidate: Candidate,
-    /// What was opened is gone when the disk was pulled since.
-    plugged: u32,
-    lock: SimLock,
-}
-
-impl SimVolume {
-    fn is_there(&self) -> bool {
-        self.host.world.lock().disks[self.lock.at].plugged == self.plugged
-    }
-
-    async fn write(&self, mark: Option<Mark>) -> Result<(), Failure> {
-        pause(20).await;
-        self.host.goes_on().await;
-        if !self.is_there() {
-            return Err(failed("the disk is gone"));
-        }
-        if let Some(mark) = mark {
-            let (node, at, mark) = (self.host.node, self.lock.at, MarkOnDisk::Valid(mark));
-            self.host.world.lock().set_mark(node, at, mark);
-            self.host.effect().await;
-        }
-        Ok(())
-    }
-
-    /// Records that the disk is clean.
-    async fn free(self, mark: Option<Mark>) -> Result<CleanVolume, Failure> {
-        let state = MarkState::Free;
-        self.write(mark.map(|mark| Mark { state, ..mark })).await?;
-        Ok(CleanVolume {
-            data_left: false,
-            lock: Box::new(self.lock),
-        })
-    }
-
-    async fn wipe_it(
-        self,
-        wipe: Wipe,
-        mark: Option<Mark>,
-        progress: Progress,
-    ) -> Result<CleanVolume, Failure> {
-        let (world, at) = (Arc::clone(&self.host.world), self.lock.at);
-        let fails = std::mem::take(&mut world.lock().disks[at].next_wipe_fails);
-        world.check_begin(at, &wipe);
-        for _ in 0..fastrand::u32(1..5) {
-            world.check_wipe(at, Some(self.lock.held), &wipe);
-            world.lock().disks[at].is_wiped = true;
-            pause(if fastrand::u8(..8) == 0 {
-                60_000
-            } else {
-                5_000
-            })
-            .await;
-            world.answers(at).await;
-            self.host.effect().await;
-            world.lock().disks[at].is_wiped = false;
-            if progress.is_cancelled() {
-                return Err(failed("it was cancelled"));
-            }
-            if !self.is_there() {
-                return Err(failed("the disk is gone"));
-            }
-            progress.add_entry();
-        }
-        if fails {
-            return Err(failed("an I/O error"));
-        }
-        world.check_wipe(at, Some(self.lock.held), &wipe);
-        world.wiped(at);
-        self.host.effect().await;
-        self.free(mark).await
-    }
-}
-
-fn failed(text: &str) -> Failure {
-    Failure::new(reasons::VOLUME_FAILED_DELETE, text)
-}
-
-impl LockedVolume for SimVolume {
-    fn candidate(&self) -> &Candidate {
-        &self.candidate
-    }
-
-    fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
-        let order = &commit.order;
-        let wipe = Wipe {
-            node: self.host.node,
-            is_orphan: order.orphan_on.is_some(),
-            path: order.volume.path.to_string(),
-            pv: order.pv.name.clone(),
-            pv_uid: order.pv.uid.clone(),
-            identity: commit.identity().to_owned(),
-        };
-        // A wipe does not end with the task that waits for it.
-        let wipe = tokio::spawn(self.wipe_it(wipe, commit.mark.clone(), progress.clone()));
-        wipe.map(Result::unwrap).boxed()
-    }
-
-    fn verify<'a>(self: Box<Self>, commit: &'a Commit, _: &'a Progress) -> Cleaning<'a> {
-        let verify = async {
-            let at = self.lock.at;
-            self.host.world.answers(at).await;
-            self.host.goes_on().await;
-            if self.host.world.lock().disks[at].data.is_some() {
-                return Err(failed("the Job has left data"));
-            }
-            self.free(commit.mark.clone()).await
-        };
-        verify.boxed()
-    }
-
-    fn mark(self: Box<Self>, commit: &Commit, state: MarkState) -> Marking {
-        let mark = commit.mark_in(state, &self.candidate.mark.on_disk);
-        let is_orphan = commit.order.orphan_on.is_some();
-        let write = async move {
-            if let Some(mark) = mark.as_ref().filter(|it| it.state == MarkState::Wiping) {
-                let (node, at) = (self.host.node, self.lock.at);
-                self.host.world.check_wiping(node, at, mark, is_orphan);
-            }
-            self.write(mark).await?;
-            Ok(self as BoxedVolume)
-        };
-        write.boxed()
-    }
-
-    fn close(self: Box<Self>) -> Lock {
-        Box::new(self.lock)
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::checks::{disk_of, tenant, uid};
 use crate::host::SimHost;
 use crate::process;
-use crate::world::{NODES, Slot, State, World, pause};
+use crate::world::{NODES, Slot, State, World};
 
 /// How long a provisioner may take until it has withdrawn the link of a volume that is not the right one any more.
 const WINDOW: Duration = Duration::from_secs(2);
@@ -85,25 +85,16 @@ pub fn node_of(pv: &Value) -> Option<usize> {
 impl SimHost {
     /// Makes a link, unless the disk has changed since the scan or is locked.
     pub async fn make_link(&self, order: &LinkOrder) -> Result<(), Obstacle> {
-        let volume = &order.volume;
-        let at = self.find(&volume.mount_path).await?;
-        pause(20).await;
-        self.goes_on().await;
-        {
-            let mut state = self.world.lock();
-            let found = state.candidate(self.node, at, false);
-            let is_same = found.identity == volume.candidate.identity
-                && found.mark.on_disk == volume.candidate.mark.on_disk;
-            let is_there = state.slot_of(self.node, at).is_some();
-            if !is_same || !is_there || state.disks[at].lock.is_some() {
-                return Err(Obstacle::Unknown("it has changed since the scan".into()));
+        let make = |state: &mut State, at: usize| {
+            if state.disks[at].lock.is_some() {
+                return Err(Obstacle::Unknown("it is locked".into()));
             }
             let token = order.pv.link.as_ref().unwrap().token.clone();
             let links = &mut state.bindings.links;
-            links.insert((self.node, token), volume.path.to_string());
-        }
-        self.effect().await;
-        Ok(())
+            links.insert((self.node, token), order.volume.path.to_string());
+            Ok(())
+        };
+        self.change_unchanged(&order.volume, make).await
     }
 }
 

@@ -21,6 +21,7 @@ mod small_key;
 mod small_pass;
 mod small_state;
 mod small_world;
+mod volume;
 mod world;
 
 use std::ops::Range;
