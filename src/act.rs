@@ -8,6 +8,7 @@ mod link;
 mod marks;
 mod offer;
 mod owners;
+mod takeover;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -105,6 +106,7 @@ impl Actor {
                 Action::WriteMark(write) => {
                     self.write_mark_only(*write, facts.clone(), expectations);
                 }
+                Action::TakeOver(volume) => self.find_former(volume, expectations),
                 Action::Unlink(token) => self.unlink(&token),
                 Action::Link(order) => self.make_link(*order, facts.clone(), expectations),
                 Action::LabelNode(change) => self.label_node(change, expectations),

@@ -20,7 +20,6 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::act::Actor;
 use crate::cache::{ClassCache, InstallationCache, JobCache, NodeCache, PvCache};
 use crate::cleanup::{CleanupContext, ControllerState};
-use crate::config::Binding;
 use crate::inventory::Inventory;
 use crate::memory;
 use crate::plan::{Action, Settings, Snapshot, other_installation, plan};
@@ -234,8 +233,11 @@ impl Controller {
         if let Some(node) = &node {
             let (cluster, wake) = (&self.context.cluster, &self.context.wake);
             let (hostname, namespace) = (&node.hostname, &self.context.jobs.namespace);
-            let watched = self.pvs.take().filter(|pvs| pvs.hostname == *hostname);
-            let start = || PvCache::start(cluster, hostname, wake);
+            let watched = self
+                .pvs
+                .take()
+                .filter(|pvs| pvs.expectations.node.hostname == *hostname);
+            let start = || PvCache::start(cluster, node, wake);
             let pvs = self.pvs.insert(watched.unwrap_or_else(start));
             pvs.find_unlabelled(node, &dirs);
             let (jobs, uses_jobs) = (&mut self.jobs, config.use_job_for_cleaning);
@@ -280,11 +282,7 @@ impl Controller {
         if self.settings.cluster.is_some() {
             self.inventory.outdate(&changed);
         }
-        let has_links = config
-            .classes
-            .values()
-            .any(|class| class.binding == Binding::Disk)
-            || pvs.iter().flatten().any(|pv| pv.link.is_some());
+        let has_links = config.binds_to_disks() || pvs.iter().flatten().any(|pv| pv.link.is_some());
         let links = has_links.then(|| self.context.host.links());
         let (links, links_fault) = match links.unwrap_or_else(|| Ok(BTreeMap::new())) {
             Ok(links) => (links, None),

@@ -64,12 +64,18 @@ pub const ENV_CLASS: &str = "LOCAL_PV_CLASS";
 /// The variable with the directory of the marks, which is at the same path on the host and in each container.
 pub const ENV_STATE: &str = "STATE_DIRECTORY";
 
+/// Taint (of Kubernetes) by which an operator says that a Node is off.
+pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
 /// Keeps a released PV in the API until its volume is clean.
 pub const FINALIZER: &str = "local-volume-provisioner/cleanup";
 
 /// The links to the volumes of classes with `binding: disk`, at the same path on the host and in the container. It is
 /// empty after a boot.
 pub const LINK_DIR: &str = "/run/local-volume-provisioner";
+
+/// The lengths of the groups of a UID after a hyphen.
+const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
 
 /// First part of every provisioner's name, and the reporting component of our events.
 pub const PROVISIONER_PREFIX: &str = "local-volume-provisioner";
@@ -83,6 +89,18 @@ pub fn provisioner_name(node_name: &str, node_uid: &str, node_name_only: bool) -
     } else {
         format!("{PROVISIONER_PREFIX}-{node_name}-{node_uid}")
     }
+}
+
+/// The names that the Node of a provisioner may have, by [`provisioner_name`]: without what seems to be a UID, and with it.
+pub fn nodes_of_provisioner(by: &str) -> Vec<&str> {
+    let name = by.strip_prefix(PROVISIONER_PREFIX);
+    let Some(name) = name.and_then(|rest| rest.strip_prefix('-')) else {
+        return Vec::new();
+    };
+    let uid_at = name.len().checked_sub(UID_GROUPS.iter().sum::<usize>() + 5);
+    let parts = uid_at.and_then(|at| name.split_at_checked(at));
+    let parts = parts.filter(|(_, uid)| uid.split('-').map(str::len).eq(UID_GROUPS));
+    parts.map(|it| it.0).into_iter().chain([name]).collect()
 }
 
 /// The PV name, as in the Go provisioner: 32-bit FNV-1a of entry, node and class, without a separator.
@@ -162,6 +180,19 @@ mod tests {
             assert_eq!(fnv1a_32(text.bytes()), h32, "{text}");
             assert_eq!(fnv1a_64(text.bytes()), h64, "{text}");
         }
+    }
+
+    #[test]
+    fn a_provisioner_names_its_node() {
+        let uid = "0d9f3f5c-63a5-4d5e-9c55-0f8f4d1c2b3a";
+        for (node, of_node) in [("n1", vec!["n1"]), (uid, vec![uid])] {
+            let by = provisioner_name(node, "", true);
+            assert_eq!(nodes_of_provisioner(&by), of_node);
+            let by = provisioner_name(node, uid, false);
+            assert_eq!(nodes_of_provisioner(&by), [node, &format!("{node}-{uid}")]);
+        }
+        assert_eq!(nodes_of_provisioner("local-volume-provisioner"), [""; 0]);
+        assert_eq!(nodes_of_provisioner("another-n1"), [""; 0]);
     }
 
     #[test]

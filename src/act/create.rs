@@ -11,7 +11,7 @@ use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::inventory::Skip;
-use crate::plan::{OWNED_PAUSE, PvDraft};
+use crate::plan::PvDraft;
 use crate::types::{HostPath, SkipReason};
 
 /// The pause after a mark could not be written.
@@ -40,8 +40,13 @@ impl Actor {
         {
             return Ok(());
         }
-        if let Some(skip) = self.offered_elsewhere(draft, owners).await? {
-            self.refuse(draft, skip, OWNED_PAUSE);
+        if let Some(others) = self.offered_elsewhere(draft, owners).await? {
+            let waits = self.take_over(&others, &draft.volume, expectations);
+            if let Some(waits) = waits.await?
+                && self.refuse(draft, waits.skip.clone(), waits.pause)
+            {
+                self.report_waits(&waits);
+            }
             return Ok(());
         }
         let token = draft.mark.as_ref().map(|it| &it.mark.token);

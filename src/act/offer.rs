@@ -66,7 +66,10 @@ impl Actor {
     /// Records that a draft's volume must not be offered for this time. Returns whether the reason is new.
     pub(super) fn refuse(&self, draft: &PvDraft, skip: Skip, pause: Duration) -> bool {
         let now = self.context.table.now();
-        self.ledger.lock().refuse(draft, skip, now + pause, now)
+        let mut ledger = self.ledger.lock();
+        ledger
+            .refusals
+            .record(&draft.volume, skip, now + pause, now)
     }
 
     /// Why the volume must not be offered, and for how long. The inventory may be some seconds old, so it is identified

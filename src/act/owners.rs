@@ -8,7 +8,6 @@ use tokio::sync::OnceCell;
 use super::Actor;
 use crate::cache::Expectations;
 use crate::cluster::ApiError;
-use crate::inventory::Skip;
 use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
 
 /// By identity hash.
@@ -43,19 +42,20 @@ fn query(draft: &PvDraft) -> Option<OwnerQuery> {
 }
 
 impl Actor {
-    /// Why a volume is not offered, if another node has a PV of it.
+    /// The PVs of a volume that the watch does not show, if there are any.
     pub(super) async fn offered_elsewhere(
         &self,
         draft: &PvDraft,
         owners: &PassOwners,
-    ) -> Result<Option<Skip>, ApiError> {
+    ) -> Result<Option<OtherPvs>, ApiError> {
         let Some(query) = query(draft) else {
             return Ok(None);
         };
         let list = || self.list_owners(&owners.queries);
         let found = owners.found.get_or_try_init(list).await?;
         let others = found.get(&query.identity.hash);
-        Ok(others.and_then(|others| others.skip(&draft.volume.path)))
+        let has_any = |it: &&OtherPvs| !it.owners.is_empty() || !it.here.is_empty();
+        Ok(others.filter(has_any).cloned())
     }
 
     /// Lists the PVs of other nodes with the identities of these PVs of ours.
@@ -74,7 +74,7 @@ impl Actor {
         self.write(guard, expectations, work, |is_ok| is_ok);
     }
 
-    async fn list_owners(&self, queries: &[OwnerQuery]) -> Result<Found, ApiError> {
+    pub(super) async fn list_owners(&self, queries: &[OwnerQuery]) -> Result<Found, ApiError> {
         let hashes: BTreeSet<_> = queries.iter().map(|it| &*it.identity.hash).collect();
         let hashes: Vec<_> = hashes.into_iter().collect();
         let pvs = self.context.cluster.pvs_with_identities(&hashes).await?;

@@ -8,16 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::ListParams;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::backoff::Backoff;
 use crate::cluster::Cluster;
-use crate::names::LABEL_HOSTNAME;
-use crate::types::HostPath;
-use crate::view::{NodeView, PathOwner, PvRef, PvView};
+use crate::view::{NodeView, PvRef, PvView};
 
 /// How long the watch may take to show a version before the PV is read, and the pause before it is read again if
 /// nothing has changed.
@@ -33,18 +30,16 @@ const MAX_ENDED: usize = 10_000;
 /// How often a PV may be written within a period before it backs off. A tenancy requires five at most.
 const MAX_WRITES: usize = 8;
 const WRITES_PERIOD: Duration = Duration::from_mins(1);
-/// The pauses after a failed list.
-const LIST_RETRY: Backoff = Backoff {
-    first: Duration::from_secs(1),
-    longest: Duration::from_secs(30),
-};
-
 /// The expected PV versions, shared by the watch, the writers and the main loop.
 #[derive(Clone, Debug)]
 pub struct Expectations {
     pub(super) cluster: Cluster,
+    /// Our Node, whose hostname label the watch selects.
+    pub node: Arc<NodeView>,
     pub(super) watched: watch::Receiver<Option<BTreeMap<String, PvView>>>,
     pub(super) wake: Arc<Notify>,
+    /// Notifies of a PV to be read at once.
+    pub(super) urgent: Arc<Notify>,
     pub(super) state: Arc<Mutex<State>>,
 }
 
@@ -142,7 +137,12 @@ impl Expectations {
     /// hostname label. Only the others are known to be deleted, so that their offers have ended.
     pub(super) fn left(&self, pv: PvView) {
         if !pv.deleting {
+            let is_bound_to_disk = pv.link.is_some();
             self.record(&pv.reference(), Some(pv), Duration::ZERO);
+            // Another node may have taken it over.
+            if is_bound_to_disk {
+                self.urgent.notify_one();
+            }
             return;
         }
         let mut state = self.state.lock();
@@ -161,7 +161,10 @@ impl Expectations {
     /// Reads the PVs that the watch does not show as expected, until it is dropped.
     pub(super) async fn read_due(self) {
         loop {
-            sleep(READ_AFTER).await;
+            tokio::select! {
+                () = sleep(READ_AFTER) => {}
+                () = self.urgent.notified() => {}
+            }
             for pv in self.due(Instant::now()) {
                 self.read(&pv).await;
                 self.wake.notify_one();
@@ -183,10 +186,17 @@ impl Expectations {
         let before = self.expected(&pv.name);
         match self.cluster.pv(&pv.name).await {
             Ok(_) if self.expected(&pv.name) != before => {}
-            Ok(Some(found)) => self.expect(found),
-            Ok(None) => self.record(pv, None, READ_AFTER),
+            Ok(Some(found)) if !self.is_elsewhere(&found) => self.expect(found),
+            Ok(_) => self.record(pv, None, READ_AFTER),
             Err(error) => tracing::debug!(pv = pv.name, %error, "reading the PV failed"),
         }
+    }
+
+    /// Whether another node has the disk of a PV by now. The affinity of other PVs still names this one.
+    fn is_elsewhere(&self, pv: &PvView) -> bool {
+        let label = pv.hostname_label.as_ref();
+        let is_other = label.is_some_and(|label| *label != self.node.hostname);
+        is_other && pv.link.is_some() && !pv.is_kept_by(&self.node)
     }
 
     /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer
@@ -231,43 +241,6 @@ impl Expectations {
         let first = waiting.clone().map(|(_, (_, until))| *until - now).min();
         (waiting.map(|(name, _)| name.clone()).collect(), first)
     }
-
-    /// Lists the PVs without the hostname label, and expects those in these directories of the node. Returns the others
-    /// that may own storage of the node.
-    pub(super) async fn list_unlabelled(
-        self,
-        node: NodeView,
-        dirs: BTreeSet<HostPath>,
-    ) -> Vec<PathOwner> {
-        let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
-        let ours = |pv: &PvView| pv.is_local_to(&node) && pv.path().is_some_and(is_inside);
-        let may_own = |pv: &PvView| pv.may_be_on(&node) && pv.path_owner().is_some();
-        let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
-        let mut failures = 0;
-        let pvs = loop {
-            match self.cluster.pvs_in_pages(unlabelled.clone(), may_own).await {
-                Ok(pvs) => break pvs,
-                Err(error) => {
-                    tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
-                    sleep(LIST_RETRY.pause(failures)).await;
-                    failures += 1;
-                }
-            }
-        };
-        let (own, others): (Vec<_>, Vec<_>) = pvs.into_iter().partition(ours);
-        for pv in own {
-            self.expect(pv);
-        }
-        let owners: Vec<_> = others.iter().filter_map(PvView::path_owner).collect();
-        if !owners.is_empty() {
-            tracing::info!(
-                pvs = owners.len(),
-                "PVs of other provisioners may own volumes of this node; where their paths are not visible here, they are compared as text"
-            );
-        }
-        self.wake.notify_one();
-        owners
-    }
 }
 
 #[cfg(test)]
@@ -278,6 +251,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::metrics::Metrics;
+    use crate::names::LABEL_HOSTNAME;
 
     use super::*;
 
@@ -288,6 +262,11 @@ mod tests {
 
     fn view(version: &str) -> PvView {
         PvView::from_api(&serde_json::from_value(pv("uid", version)).unwrap())
+    }
+
+    fn node() -> NodeView {
+        let metadata = json!({ "name": "n1", "labels": { LABEL_HOSTNAME: "host-1" } });
+        NodeView::from_metadata(&serde_json::from_value(metadata).unwrap()).unwrap()
     }
 
     /// Expectations whose API server returns `answer` to each read.
@@ -306,7 +285,9 @@ mod tests {
         Expectations {
             cluster,
             watched,
+            node: Arc::new(node()),
             wake: Arc::default(),
+            urgent: Arc::default(),
             state: Arc::default(),
         }
     }
@@ -317,6 +298,30 @@ mod tests {
         let mut views = watched.into_iter().collect();
         expectations.apply_to(&mut views);
         views.remove("pv").map(|view| view.resource_version)
+    }
+
+    #[tokio::test]
+    async fn pv_that_another_node_has_taken_over_is_gone() {
+        let link = "/run/local-volume-provisioner/0123456789abcdef0123456789abcdef";
+        for (path, hostname, by, is_gone) in [
+            (link, "host-2", "n2", true),
+            (link, "host-1", "n2", false),
+            // After a change of our hostname.
+            (link, "host-2", "n1", false),
+            ("/mnt/fast/a", "host-2", "n2", false),
+        ] {
+            let mut found = pv("uid", "9");
+            let by = format!("local-volume-provisioner-{by}");
+            found["metadata"]["labels"] = json!({ LABEL_HOSTNAME: hostname });
+            found["metadata"]["annotations"] = json!({ "pv.kubernetes.io/provisioned-by": by });
+            found["spec"]["local"] = json!({ "path": path });
+            let expectations = expectations(Some(&found));
+            expectations.left(view("8"));
+            assert!(seen(&expectations, None).is_some());
+            expectations.read(&view("8").reference()).await;
+            let seen = seen(&expectations, None);
+            assert_eq!(seen.is_none(), is_gone, "{path} {hostname} {by}");
+        }
     }
 
     #[tokio::test]

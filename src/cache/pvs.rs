@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
+use kube::api::ListParams;
 use kube::runtime::watcher::Config;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::expectations::Expectations;
 use super::{Known, Watch};
+use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
 use crate::types::HostPath;
@@ -22,12 +24,16 @@ use crate::view::{NodeView, PathOwner, PersistentVolume, PvView};
 /// nodes of a cluster do not list at the same time.
 const LIST_MAX_AGE_MINUTES: std::ops::Range<u64> = 45..60;
 
+/// The pauses after a failed list.
+const LIST_RETRY: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(30),
+};
+
 /// A watch of the PVs with our hostname label, writes that it does not show yet, and the PVs of this node without
 /// that label.
 #[derive(Debug)]
 pub struct PvCache {
-    /// The hostname label that the watch selects.
-    pub hostname: String,
     /// The expected PV versions, which writers record.
     pub expectations: Expectations,
     _tasks: JoinSet<()>,
@@ -42,14 +48,16 @@ pub struct PvCache {
 
 impl PvCache {
     /// Starts the watch, which notifies `wake` of each change.
-    pub fn start(cluster: &Cluster, hostname: &str, wake: &Arc<Notify>) -> Self {
+    pub fn start(cluster: &Cluster, node: &NodeView, wake: &Arc<Notify>) -> Self {
         let (known, api) = (Known::default(), Api::all(cluster.client.clone()));
-        let config = Config::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
+        let config = Config::default().labels(&format!("{LABEL_HOSTNAME}={}", node.hostname));
         let watch = Watch::new(cluster, "persistentvolumes", api, config);
         let expectations = Expectations {
             cluster: cluster.clone(),
             watched: known.subscribe(),
+            node: Arc::new(node.clone()),
             wake: Arc::clone(wake),
+            urgent: Arc::default(),
             state: Arc::default(),
         };
         let (now, reader) = (expectations.clone(), expectations.clone());
@@ -65,7 +73,6 @@ impl PvCache {
         })]);
         tasks.spawn(reader.read_due());
         Self {
-            hostname: hostname.to_owned(),
             expectations,
             _tasks: tasks,
             dirs: BTreeSet::new(),
@@ -101,9 +108,50 @@ impl PvCache {
     }
 
     fn list(&mut self, node: &NodeView) {
-        let now = self.expectations.clone();
-        let list = now.list_unlabelled(node.clone(), self.dirs.clone());
+        let expectations = self.expectations.clone();
+        let list = Self::list_unlabelled(expectations, node.clone(), self.dirs.clone());
         self.listing = JoinSet::from_iter([list]);
+    }
+
+    /// Lists the PVs without the hostname label, and expects those in these directories of the node. Returns the others
+    /// that may own storage of the node.
+    async fn list_unlabelled(
+        expectations: Expectations,
+        node: NodeView,
+        dirs: BTreeSet<HostPath>,
+    ) -> Vec<PathOwner> {
+        let is_inside = |path: &HostPath| dirs.iter().any(|dir| path.is_within(dir));
+        let ours = |pv: &PvView| pv.is_local_to(&node) && pv.path().is_some_and(is_inside);
+        let may_own = |pv: &PvView| pv.may_be_on(&node) && pv.path_owner().is_some();
+        let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
+        let mut failures = 0;
+        let pvs = loop {
+            match expectations
+                .cluster
+                .pvs_in_pages(unlabelled.clone(), may_own)
+                .await
+            {
+                Ok(pvs) => break pvs,
+                Err(error) => {
+                    tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
+                    sleep(LIST_RETRY.pause(failures)).await;
+                    failures += 1;
+                }
+            }
+        };
+        let (own, others): (Vec<_>, Vec<_>) = pvs.into_iter().partition(ours);
+        for pv in own {
+            expectations.expect(pv);
+        }
+        let owners: Vec<_> = others.iter().filter_map(PvView::path_owner).collect();
+        if !owners.is_empty() {
+            tracing::info!(
+                pvs = owners.len(),
+                "PVs of other provisioners may own volumes of this node; where their paths are not visible here, they are compared as text"
+            );
+        }
+        expectations.wake.notify_one();
+        owners
     }
 
     /// All PVs; `None` until they are listed, including those without the label.
@@ -131,11 +179,15 @@ mod tests {
     use kube::Client;
     use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use tokio::time::sleep;
 
     use crate::metrics::Metrics;
 
     use super::*;
+
+    fn node() -> NodeView {
+        let metadata = json!({ "name": "n", "labels": { LABEL_HOSTNAME: "host-1" } });
+        NodeView::from_metadata(&serde_json::from_value(metadata).unwrap()).unwrap()
+    }
 
     /// The watch expires, and the next list does not have the PV any more.
     #[tokio::test(start_paused = true)]
@@ -162,7 +214,7 @@ mod tests {
         });
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
-        let mut cache = PvCache::start(&cluster, "host-1", &Arc::default());
+        let mut cache = PvCache::start(&cluster, &node(), &Arc::default());
         let watched = cache.expectations.watched.clone();
         let labelled = || watched.borrow().as_ref().map_or(0, BTreeMap::len);
         while labelled() == 0 {
@@ -198,9 +250,8 @@ mod tests {
         });
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
-        let mut cache = PvCache::start(&cluster, "host-1", &Arc::default());
-        let metadata = json!({ "name": "n", "labels": { LABEL_HOSTNAME: "host-1" } });
-        let node = NodeView::from_metadata(&serde_json::from_value(metadata).unwrap()).unwrap();
+        let node = node();
+        let mut cache = PvCache::start(&cluster, &node, &Arc::default());
         let dirs = BTreeSet::from(["/mnt/fast".parse().unwrap()]);
         cache.find_unlabelled(&node, &dirs);
         while cache.views().is_none() {

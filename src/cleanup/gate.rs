@@ -11,6 +11,7 @@ use kube::api::ListParams;
 
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::{Candidate, Volume};
+use crate::plan::takeover::world_unique;
 use crate::plan::verdict::{Due, Permission, due, may_clean};
 use crate::plan::{
     CleanOrder, CleanupState, PvLocation, consents_to_forget, consents_to_wipe, reasons,
@@ -59,7 +60,7 @@ pub(super) async fn gate(
     if context.unlink(pv.offer.as_ref())? {
         return changed("its link was made meanwhile");
     }
-    ensure_no_other_pv(context, &pv, &node).await?;
+    ensure_no_other_pv(context, order, &pv, &node).await?;
     ensure_not_paused(context, &node).await?;
     let permission = judge(context, order, &pv, volume.candidate())?;
     if !permission.consent_used {
@@ -91,7 +92,7 @@ pub(super) async fn gate_orphan(
     ensure_path_has_no_owner(context, order).await?;
     let volume = open(context, order, &pods).await?;
     context.unlink(mark.map(|mark| &mark.token))?;
-    ensure_no_other_pv(context, &order.pv, &node).await?;
+    ensure_no_other_pv(context, order, &order.pv, &node).await?;
     let node = ensure_not_paused(context, &node).await?;
     let candidate = volume.candidate();
     let state = context.state.borrow().clone();
@@ -207,9 +208,23 @@ async fn ensure_not_paused(context: &CleanupContext, known: &NodeView) -> Result
 /// not show a PV that was created before the Node's hostname label changed.
 async fn ensure_no_other_pv(
     context: &CleanupContext,
+    order: &CleanOrder,
     pv: &PvView,
     node: &NodeView,
 ) -> Result<(), Stop> {
+    // Its disk may have been moved here, and its name is that of another node.
+    let identity = world_unique(&order.volume).filter(|_| order.orphan_on.is_some());
+    if let Some(identity) = identity {
+        let found = context.cluster.pvs_with_identities(&[&identity.hash]).await;
+        let found = found.map_err(api("listing the PVs of the disk"))?;
+        if let Some(other) = found.first() {
+            let (path, name) = (&order.volume.path, &other.name);
+            let message = format!(
+                "{path} is the disk of PV {name}, so nothing was touched; delete that PV if its data is no longer needed"
+            );
+            return Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into());
+        }
+    }
     let names = pv.names_on(node).into_iter().flatten();
     for name in names.filter(|name| *name != pv.name) {
         let found = context.cluster.pv(&name).await;

@@ -8,6 +8,7 @@ use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{ApiError, Cluster};
+use crate::names::LABEL_HOSTNAME;
 use crate::view::NodeView;
 
 const NODES: &str = "nodes";
@@ -49,6 +50,31 @@ impl Cluster {
         let found = by_name.await?.into_iter().chain(by_label.await?.items);
         let names: BTreeSet<_> = found.filter_map(|node| node.metadata.name).collect();
         Ok(names.into_iter().collect())
+    }
+
+    /// The Nodes with one of these names or this hostname, and whether each has a taint of this key.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn tainted_nodes(
+        &self,
+        names: &[&str],
+        hostname: &str,
+        key: &str,
+    ) -> Result<Vec<(String, bool)>, ApiError> {
+        let nodes = self.nodes();
+        let params = ListParams::default().labels(&format!("{LABEL_HOSTNAME}={hostname}"));
+        let listed = self.limited(NODES, "list", nodes.list(&params)).await?;
+        let mut found = listed.items;
+        for name in names {
+            found.extend(self.find(NODES, nodes.get_opt(name)).await?);
+        }
+        let found = found.into_iter().map(|node| {
+            let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            let is_tainted = taints.iter().any(|taint| taint.key == key);
+            (node.metadata.name.unwrap_or_default(), is_tainted)
+        });
+        Ok(found.collect::<BTreeMap<_, _>>().into_iter().collect())
     }
 
     /// Sets labels of a Node, or (`None`) removes them.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::config::{Binding, Config};
+use crate::config::Config;
 use crate::host::link::LinkDir;
 
 /// Removes all links, which another process has verified, and returns the directory, if there is one.
@@ -31,14 +31,13 @@ pub(super) fn open(
     config: &Config,
     in_pod: bool,
 ) -> Result<LinkDir, String> {
-    let mut classes = config.classes.values();
     match found {
         Some(links) => Ok(links),
         None if in_pod => Err(format!(
             "{} of the host is not mounted in the container; upgrade the chart",
             path.display()
         )),
-        None if classes.all(|class| class.binding == Binding::Path) => {
+        None if !config.binds_to_disks() => {
             Err("no class had binding: disk at the start; restart the provisioner".to_owned())
         }
         None => LinkDir::open(path).map_err(|error| format!("no link can be made: {error}")),

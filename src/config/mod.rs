@@ -107,3 +107,11 @@ pub struct Config {
     #[serde_as(as = "Option<DisplayFromStr>")]
     pub log_level: Option<LevelFilter>,
 }
+
+impl Config {
+    /// Whether a class has `binding: disk`.
+    pub fn binds_to_disks(&self) -> bool {
+        let mut classes = self.classes.values();
+        classes.any(|class| class.binding == Binding::Disk)
+    }
+}

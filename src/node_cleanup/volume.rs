@@ -1,10 +1,7 @@
 //! A local PV, or one of a configured CSI driver, and the nodes that may have its data.
 
-use crate::names::{LABEL_HOSTNAME, PROVISIONER_PREFIX};
+use crate::names::{LABEL_HOSTNAME, nodes_of_provisioner};
 use crate::view::{CsiDriver, PersistentVolume, PvView};
-
-/// The lengths of the groups of a UID after a hyphen.
-const UID_GROUPS: [usize; 6] = [0, 8, 4, 4, 4, 12];
 
 /// A PV of a configured class. It is orphaned when all of its nodes are gone.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,10 +38,12 @@ impl Volume {
         if !hosts.is_empty() {
             hosts.extend(view.hostname_label.clone());
         }
+        let by = view.provisioned_by.as_deref().unwrap_or_default();
+        let maker = || nodes_of_provisioner(by).first().map(ToString::to_string);
         Some(Self {
             hosts: Vec::from_iter(hosts),
             label: label.unwrap_or(LABEL_HOSTNAME).to_owned(),
-            maker: named.or_else(|| view.provisioned_by.as_deref().and_then(maker)),
+            maker: named.or_else(maker),
             is_csi: spec.local.is_none(),
             pv: view,
         })
@@ -59,14 +58,4 @@ impl Volume {
     pub fn claim_uid(&self) -> Option<&str> {
         self.pv.claim.as_ref()?.uid.as_deref()
     }
-}
-
-/// The Node's name in a provisioner's name, which the Node's UID may follow.
-fn maker(provisioner: &str) -> Option<String> {
-    let rest = provisioner.strip_prefix(PROVISIONER_PREFIX)?;
-    let rest = rest.strip_prefix('-')?;
-    let uid_at = rest.len().checked_sub(UID_GROUPS.iter().sum::<usize>() + 5);
-    let parts = uid_at.and_then(|at| rest.split_at_checked(at));
-    let parts = parts.filter(|(_, uid)| uid.split('-').map(str::len).eq(UID_GROUPS));
-    Some(parts.map_or(rest, |(name, _)| name).to_owned())
 }

@@ -43,6 +43,8 @@ pub enum Action {
     FindPv(PvSearch),
     /// List the PVs of other nodes that may be of the same storage as these of ours.
     FindOwners(Vec<OwnerQuery>),
+    /// Take the PV of another node over whose disk this volume is, if there is one and that node does not use it.
+    TakeOver(Arc<Volume>),
     /// Remove a link, so that the kubelet mounts nothing by it.
     Unlink(String),
     /// Make the link of a PV.

@@ -17,8 +17,9 @@ pub(super) fn consent(verb: &str, pv: Option<&PvView>, candidate: &Candidate) ->
 
 /// Whether an operator consented to an act on the volume of a PV.
 pub(super) fn consents_to(verb: &str, pv: &PvView, candidate: &Candidate) -> bool {
+    let wanted = || consent(verb, Some(pv), candidate);
     let given = pv.consent.as_ref();
-    given.is_some_and(|given| *given == consent(verb, Some(pv), candidate))
+    given.is_some_and(|given| given.split(',').any(|it| it == wanted()))
 }
 
 /// Whether an operator consented to clean a volume without a PV.

@@ -184,8 +184,12 @@ impl<'a> Planner<'a> {
                 .unclaimed(volume)
                 .and_then(|()| self.is_mark_settled(volume))
                 .and_then(|is_settled| {
-                    Self::is_empty_enough(volume)?;
-                    self.can_bind(volume)?;
+                    let may_be_new = Self::is_empty_enough(volume);
+                    let may_be_new = may_be_new.and_then(|()| self.can_bind(volume));
+                    if let Err(skip) = may_be_new {
+                        self.is_of_no_other_node(volume)?;
+                        return Err(skip);
+                    }
                     Ok((volume, storage_class.clone()?, is_settled))
                 }),
         };
@@ -227,8 +231,7 @@ impl<'a> Planner<'a> {
     ) {
         let candidate = &volume.candidate;
         let draft = self.draft(volume, storage_class);
-        let refusal = self.snapshot.ledger.refusals.get(&draft.volume.path);
-        let refusal = refusal.filter(|it| it.identity == candidate.identity.text);
+        let refusal = self.snapshot.ledger.refusals.of(volume);
         match refusal {
             None => {
                 report.state = VolumeState::Creating;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::inventory::Skip;
+use crate::inventory::{Skip, Volume};
 use crate::types::HostPath;
 use crate::view::PvView;
 
-use super::{OtherPvs, OwnerQuery, PvDraft};
+use super::{OtherPvs, OwnerQuery};
 
 /// How many searched marks, and how many unfinished offers, are kept. Beyond that, the PVs of marks are searched again, and
 /// the volumes of unfinished offers may need a consent.
@@ -34,6 +34,42 @@ pub struct Refusal {
     pub retry_at: Duration,
 }
 
+/// Why volumes are not offered, by path.
+#[derive(Clone, Debug, Default)]
+pub struct Refusals(pub(super) BTreeMap<HostPath, Refusal>);
+
+impl Refusals {
+    /// The refusal of a volume, unless its identity has changed since.
+    pub fn of(&self, volume: &Volume) -> Option<&Refusal> {
+        let found = self.0.get(&volume.path);
+        found.filter(|it| it.identity == volume.candidate.identity.text)
+    }
+
+    /// Records why a volume is not offered before `retry_at`. Returns whether the reason is new.
+    pub fn record(
+        &mut self,
+        volume: &Volume,
+        skip: Skip,
+        retry_at: Duration,
+        now: Duration,
+    ) -> bool {
+        let refusal = Refusal {
+            identity: volume.candidate.identity.text.clone(),
+            skip,
+            retry_at,
+        };
+        let before = self.0.insert(volume.path.clone(), refusal.clone());
+        self.0.retain(|_, it| now < it.retry_at + REFUSAL_TTL);
+        let is_same = |it: Refusal| it.identity == refusal.identity && it.skip == refusal.skip;
+        !before.is_some_and(is_same)
+    }
+
+    /// Forgets the refusal of a volume.
+    pub fn remove(&mut self, path: &HostPath) {
+        self.0.remove(path);
+    }
+}
+
 /// What this process does and has found out. Times count from its start, as [`super::Snapshot::now`] does.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -50,7 +86,10 @@ pub struct Ledger {
     /// The offers that this process has begun and not made: without a PV, nothing was written to their volumes.
     pub unborn: BTreeSet<String>,
     /// The volumes that could not be inspected or are in use, and those that other nodes offer.
-    pub refusals: BTreeMap<HostPath, Refusal>,
+    pub refusals: Refusals,
+    /// What became of the search for PVs of other nodes whose disks were moved here, by path: why a volume waits, or (any
+    /// other reason) that there is none.
+    pub moved: Refusals,
     /// The links that were made, by token, each with the [`super::Snapshot::epoch`] in which the API server has confirmed its
     /// PV, or why the link was not made.
     pub linked: BTreeMap<String, Result<u64, String>>,
@@ -78,28 +117,6 @@ impl Ledger {
         }
     }
 
-    /// Records that a draft's volume must not be offered before `retry_at`. Returns whether the reason is new.
-    pub fn refuse(
-        &mut self,
-        draft: &PvDraft,
-        skip: Skip,
-        retry_at: Duration,
-        now: Duration,
-    ) -> bool {
-        let identity = draft.volume.candidate.identity.text.clone();
-        let refusal = Refusal {
-            identity,
-            skip,
-            retry_at,
-        };
-        let path = draft.volume.path.clone();
-        let before = self.refusals.insert(path, refusal.clone());
-        self.refusals
-            .retain(|_, it| now < it.retry_at + REFUSAL_TTL);
-        let is_same = |it: Refusal| it.identity == refusal.identity && it.skip == refusal.skip;
-        !before.is_some_and(is_same)
-    }
-
     /// Records which PVs of other nodes have the identity of a volume of ours.
     pub fn record_others(&mut self, query: &OwnerQuery, found: &OtherPvs, now: Duration) {
         let pause = match self.others.contains_key(&query.key) {
@@ -110,6 +127,7 @@ impl Ledger {
         let list_at = query.identity.is_unique.then_some(now + pause);
         let found = OtherPvs {
             list_at,
+            here: Vec::new(),
             ..found.clone()
         };
         self.others.insert(query.key.clone(), found);

@@ -350,8 +350,7 @@ impl<'a> Planner<'a> {
         let mut classes = self.settings.config.classes.keys();
         let is_seen = classes.all(|it| observed(it).is_some_and(|it| it.complete));
         // Only such a class has the permission to patch the Node.
-        let mut all = self.settings.config.classes.values();
-        let has_disks = all.any(|class| class.binding == Binding::Disk);
+        let has_disks = self.settings.config.binds_to_disks();
         if is_seen && has_disks && !needless.is_empty() {
             let disks = self
                 .volumes()

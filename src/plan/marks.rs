@@ -241,6 +241,7 @@ impl<'a> Planner<'a> {
                 Err(Skip::new(SkipReason::CleanupRunning, detail))
             }
             Unowned::Dirty => {
+                self.is_of_no_other_node(volume)?;
                 let (node, what) = if self.is_marked(candidate) {
                     (&self.node.name, describe(found))
                 } else {

@@ -27,6 +27,7 @@ mod report;
 mod shared;
 mod slots;
 mod snapshot;
+pub mod takeover;
 #[cfg(test)]
 mod tests;
 mod upkeep;

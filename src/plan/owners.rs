@@ -60,6 +60,9 @@ pub struct OtherPvs {
     pub count: usize,
     /// Those of them that are of the same storage.
     pub owners: Vec<PvView>,
+    /// Those of this node that are bound to their disks. The answer to the takeover of one may be lost, and its name does
+    /// not prevent that another one is created.
+    pub here: Vec<PvView>,
     /// When they are listed again, by [`super::Ledger::record_others`]. `None`: never, since the identity is not unique.
     pub list_at: Option<Duration>,
 }
@@ -68,11 +71,14 @@ impl OtherPvs {
     /// Those of these PVs that are of other nodes and have the identity of a query.
     pub fn of(query: &OwnerQuery, pvs: &[PvView], node: &NodeView) -> Self {
         let hash = &query.identity.hash;
-        let others: Vec<_> = pvs
-            .iter()
-            .filter(|pv| pv.identity_hash.as_ref() == Some(hash))
-            .filter(|pv| pv.hostname_label.as_ref() != Some(&node.hostname))
-            .collect();
+        let of_disk = |pv: &&PvView| pv.identity_hash.as_ref() == Some(hash);
+        let of_disk = pvs.iter().filter(of_disk);
+        let is_here = |pv: &&PvView| match &pv.link {
+            Some(_) => pv.is_on(node),
+            None => pv.hostname_label.as_ref() == Some(&node.hostname),
+        };
+        let (here, others): (Vec<_>, Vec<_>) = of_disk.partition(is_here);
+        let here = here.into_iter().filter(|pv| pv.link.is_some());
         let nodes: BTreeSet<_> = others.iter().map(|pv| &pv.hostname_label).collect();
         let is_same = query.identity.is_same_storage(nodes.len());
         // No PV is larger than its disk.
@@ -81,22 +87,34 @@ impl OtherPvs {
             size.is_none_or(|size| size <= query.capacity)
         };
         let owners = others.iter().copied();
-        let owners = owners.filter(|pv| is_same && !pv.is_local_to(node) && fits(pv));
+        let owners = owners.filter(|pv| {
+            let is_elsewhere = pv.link.is_some() || !pv.is_local_to(node);
+            is_same && is_elsewhere && fits(pv)
+        });
         Self {
             hash: hash.clone(),
             count: others.len(),
             owners: owners.cloned().collect(),
+            here: here.cloned().collect(),
             list_at: None,
         }
     }
 
-    /// Why the volume at a path is not offered, if another node has a PV of it.
+    /// Why the volume at a path is not offered, if there is a PV of it.
     pub fn skip(&self, path: &HostPath) -> Option<Skip> {
-        let owner = self.owners.first()?;
-        let (pv, node) = (&owner.name, nodes(owner));
-        let detail = format!(
-            "{path} is the disk of PV {pv} of node {node}; detach it from one of the two nodes, or delete that PV"
-        );
+        let here = self.here.first().map(|pv| {
+            let (pv, other) = (&pv.name, pv.path().map_or("no path", HostPath::as_str));
+            format!(
+                "{path} is the volume of PV {pv}, which names {other}; mount it there again, or delete that PV"
+            )
+        });
+        let elsewhere = self.owners.first().map(|pv| {
+            let (pv, node) = (&pv.name, nodes(pv));
+            format!(
+                "{path} is the disk of PV {pv} of node {node}; detach it from one of the two nodes, or delete that PV"
+            )
+        });
+        let detail = here.or(elsewhere)?;
         Some(Skip::new(SkipReason::IdentityOnOtherPV, detail))
     }
 }

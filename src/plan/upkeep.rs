@@ -35,6 +35,12 @@ fn has_shrunk(pv: &PvView, candidate: &Candidate) -> bool {
     candidate.kind == pv.mode && promised.is_some_and(|promised| candidate.capacity < promised)
 }
 
+/// Whether a PV has the label with the hash of a volume's identity.
+fn is_labelled(pv: &PvView, candidate: &Candidate) -> bool {
+    let hash = candidate.global.as_ref().map(|it| &it.hash);
+    hash.is_some() && pv.identity_hash.as_ref() == hash
+}
+
 /// Sets the label with the hash of the identity to that of the volume, which is the PV's own.
 fn label_identity(pv: &PvView, candidate: &Candidate, patch: &mut Patch) {
     let hash = candidate.global.as_ref().map(|it| it.hash.clone());
@@ -157,6 +163,8 @@ impl<'a> Planner<'a> {
             None if belongs_to_another || matches!(pv.phase, Phase::Released | Phase::Failed) => {
                 return true;
             }
+            // It had one, which was removed.
+            None if pv.link.is_some() && !is_labelled(pv, candidate) => return true,
             None => {
                 // No other PV may get the same identity in this plan.
                 self.occupied.record(text, pv);

@@ -1,7 +1,9 @@
 //! Whose a PersistentVolume is, and where its volume is.
 
 use super::{Affinity, NodeView, PvView};
-use crate::names::{PROVISIONER_PREFIX, provisioner_name, pv_name, pv_name_on_collision};
+use crate::names::{
+    PROVISIONER_PREFIX, nodes_of_provisioner, provisioner_name, pv_name, pv_name_on_collision,
+};
 
 /// The owner of a PV, by its annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,8 @@ impl PvView {
         match (&self.link, &self.hostname_label) {
             (None, _) => self.hostnames.contains(&node.hostname),
             (Some(_), Some(label)) => *label == node.hostname && self.names_provisioner_of(node),
-            (Some(_), None) => self.was_made_on(node),
+            // Its name can be that of the node that had the disk before.
+            (Some(_), None) => self.is_kept_by(node),
         }
     }
 
@@ -45,6 +48,13 @@ impl PvView {
         let by = self.provisioned_by.as_deref();
         by.and_then(|by| by.strip_prefix(&bare))
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+
+    /// Whether the annotation names the provisioner of this Node, by its name and any UID.
+    pub fn is_kept_by(&self, node: &NodeView) -> bool {
+        let by = self.provisioned_by.as_deref().unwrap_or_default();
+        by == provisioner_name(&node.name, &node.uid, false)
+            || nodes_of_provisioner(by).contains(&&*node.name)
     }
 
     /// Whether its path is on this node, by affinity or by its provisioner.

@@ -133,8 +133,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "a dirty volume is not offered",
         MARKS,
-        "            Unowned::Dirty => {\n                let (node, what)",
-        "            Unowned::Dirty if BROKEN => Ok(true),\n            Unowned::Dirty => {\n                let (node, what)",
+        "            Unowned::Dirty => {\n                self.is_of_no_other_node(volume)?;",
+        "            Unowned::Dirty if BROKEN => Ok(true),\n            Unowned::Dirty => {\n                self.is_of_no_other_node(volume)?;",
     ),
     rule(
         "the PV of a mark is searched before the mark is judged",

@@ -92,6 +92,22 @@ fn device_is_cleaned_as_its_class_or_the_command_line_says() {
     assert!(device.is_zero().unwrap());
 }
 
+/// Whatever it holds, and although a command makes no links.
+#[test]
+fn volume_that_would_be_bound_to_its_disk_is_cleaned() {
+    let stage = or_skip!(stage());
+    for (class, policy) in [("any", "Any"), ("empty", "EmptyOnly")] {
+        let settings = json!({ "binding": "disk", "discoveryPolicy": policy });
+        stage.class(class, &settings);
+        let root = format!("disks/{class}/volume");
+        let root = stage.sandbox.tmpfs(&root, "size=16m").unwrap();
+        fill(&root);
+        let done = ["Cleaned /mnt/"];
+        assert_ends(&mut command(&stage, &[text(&root), "--yes"]), 0, &done);
+        assert!(is_empty(&root), "{policy}");
+    }
+}
+
 #[test]
 fn external_cleaner_of_the_class_is_run() {
     let stage = or_skip!(stage());

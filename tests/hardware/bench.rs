@@ -102,15 +102,19 @@ impl Bench {
 
     /// Starts the provisioner in the machine.
     pub fn start_provisioner(&self) {
+        self.start_provisioner_on(&self.stage.node());
+    }
+
+    /// The same, if the machine is the node of this name.
+    pub fn start_provisioner_on(&self, node: &str) {
         let (stage, number) = (&self.stage, self.starts.get());
         let share = stage.sandbox.path().display();
         let marks = self.has_marks.then(|| format!("{share}/state"));
         let marks = marks.unwrap_or_default();
         self.run(&format!(
-            "MY_NODE_NAME={} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig STATE_DIRECTORY={marks} local-volume-provisioner \
+            "MY_NODE_NAME={node} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig STATE_DIRECTORY={marks} local-volume-provisioner \
              --config {share}/config --kubelet-dir {share}/kubelet --listen-address 127.0.0.1:8080 \
              --discovery-period {PERIOD} --v=4 >{share}/provisioner-{number}.log 2>&1 &",
-            stage.node(),
             stage.namespace(),
         ));
     }
@@ -124,7 +128,9 @@ impl Bench {
 
     /// The commands of [`Vm`] to the machine.
     pub fn with_vm<T>(&self, act: impl FnOnce(&mut Vm) -> anyhow::Result<T>) -> T {
-        act(self.vm.borrow_mut().as_mut().unwrap()).unwrap()
+        let done = act(self.vm.borrow_mut().as_mut().unwrap());
+        // Without the backtrace, which hides what follows.
+        done.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     /// Runs a line of shell in the machine.
@@ -146,17 +152,23 @@ impl Bench {
     pub fn skipped(&self, path: &Path, reason: &str) {
         let what = format!("{} skipped as {reason}", path.display());
         self.stage.eventually(&what, || {
-            let status: Value = serde_json::from_str(&self.status()).unwrap();
+            let status: Value = serde_json::from_str(&self.status()?).unwrap();
             let is_skipped = |volume: &Value| {
                 volume["path"].as_str().map(Path::new) == Some(path) && volume["reason"] == reason
             };
-            volumes(&status).any(is_skipped)
+            volumes(&status).any(is_skipped).then_some(())
         });
         assert!(self.stage.pvs_at(path).is_empty());
     }
 
-    fn status(&self) -> String {
-        self.run("wget -qO- http://127.0.0.1:8080/status")
+    /// `None`: a request failed, and the provisioner runs.
+    fn status(&self) -> Option<String> {
+        let read = |vm: &mut Vm| Ok(vm.run("wget -qO- http://127.0.0.1:8080/status"));
+        let read = self.with_vm(read);
+        if let Err(why) = &read {
+            eprintln!("{why:#}; the provisioner is process {}", self.provisioner());
+        }
+        read.ok()
     }
 
     /// Whether a PV is still the same object.
@@ -167,7 +179,9 @@ impl Bench {
 
     /// Asserts that a PV is still the same object after a whole pass of the provisioner.
     pub fn stays(&self, pv: &PersistentVolume) {
-        self.stage.passes(|| Some(self.status()));
+        let process = self.provisioner();
+        self.stage.passes(|| self.status());
+        assert_eq!(self.provisioner(), process, "the provisioner lives");
         assert!(self.is_kept(pv), "the PV is not kept");
     }
 

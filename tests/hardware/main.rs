@@ -14,6 +14,7 @@ mod bench;
 mod disk;
 mod failing;
 mod lying;
+mod moved;
 mod power;
 mod pulled;
 mod qmp;

@@ -302,7 +302,7 @@ impl Script<'_> {
                         .annotate(&resource::NODES, "", node, key, json!(it));
                 })
             };
-            if given.is_none() {
+            if given.is_none() && self.world.permit(&detail).is_none() {
                 self.give_up_other(&detail);
             }
             let is_cleaned = detail.contains("local-volume-provisioner clean ");
@@ -335,7 +335,7 @@ fn plug_in_missing(state: &mut State) {
     }
 }
 
-fn move_to_other_node(state: &mut State, slot: usize, at: usize) -> &'static str {
+pub fn move_to_other_node(state: &mut State, slot: usize, at: usize) -> &'static str {
     let empty = slots(state, |other| {
         let (other, slot) = (&state.slots[other], &state.slots[slot]);
         other.disk.is_none()

@@ -14,11 +14,12 @@ use serde_json::Value;
 
 use crate::checks::{disk_of, tenant, uid};
 use crate::host::SimHost;
+use crate::machines::Homes;
 use crate::process;
 use crate::world::{NODES, Slot, State, World};
 
 /// How long a provisioner may take until it has withdrawn the link of a volume that is not the right one any more.
-const WINDOW: Duration = Duration::from_secs(2);
+pub const WINDOW: Duration = Duration::from_secs(2);
 /// The same after a restore of etcd, which disconnects all clients.
 const DISCONNECTED: Duration = Duration::from_millis(100);
 
@@ -32,6 +33,7 @@ pub struct Bindings {
     /// When the caches of the API server have last shown the current state again.
     pub caught_up_at: Duration,
     pub mounts: u64,
+    pub homes: Homes,
 }
 
 impl Bindings {

@@ -11,6 +11,7 @@ mod checks;
 mod host;
 mod job_pod;
 mod links;
+mod machines;
 mod nodes;
 mod objects;
 mod process;
@@ -149,18 +150,19 @@ fn worlds(size: Size, count: u64) {
         return;
     }
     let seeds: Vec<_> = seeds(count).collect();
-    let links = AtomicU64::new(0);
+    let (links, taken) = (AtomicU64::new(0), AtomicU64::new(0));
     let (wipes, failed) = simulate_all(&seeds, |seed| {
         let end = Run::new(*seed, size).simulate();
         links.fetch_add(end.links, Ordering::Relaxed);
+        taken.fetch_add(end.taken, Ordering::Relaxed);
         end
     });
     let first = failed.iter().map(|it| *it.0).min();
     let searched = first.map_or(seeds.len() as u64, |first| first - seeds[0] + 1);
     println!("searched: {searched} worlds");
-    let links = links.into_inner();
+    let (links, taken) = (links.into_inner(), taken.into_inner());
     println!(
-        "{} worlds, {wipes} wipes, {links} mounts by links",
+        "{} worlds, {wipes} wipes, {links} mounts by links, {taken} PVs moved",
         seeds.len()
     );
     assert_none(&failed);
@@ -173,6 +175,7 @@ fn worlds(size: Size, count: u64) {
         links > seeds.len() as u64,
         "{links} mounts by links"
     );
+    assert_eq!(size.binding == "disk", taken > 0, "{taken} PVs moved");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Changes of API objects by others than provisioners. The object may be gone.
 
 use control_plane::resource::Resource;
-use control_plane::store::Part;
+use control_plane::store::{DeleteOptions, Part};
 use serde_json::{Value, json};
 
+use crate::script::name;
 use crate::world::World;
 
 impl World {
@@ -21,6 +22,17 @@ impl World {
             Ok(object)
         };
         let _ = self.store.modify(of, namespace, name, Part::Main, changed);
+    }
+
+    /// Deletes an object at once.
+    pub fn delete(&self, of: &'static Resource, object: &Value) {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
+        let namespace = object["metadata"]["namespace"].as_str();
+        let namespace = namespace.unwrap_or_default();
+        let _ = self.store.delete(of, namespace, name(object), &options);
     }
 
     /// Sets an annotation, or removes it if it is null.

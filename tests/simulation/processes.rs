@@ -17,6 +17,8 @@ pub struct Processes<'a> {
     pub loaded: Loaded,
     pub binding: &'static str,
     pub running: Vec<Process>,
+    /// The machine that has failed.
+    pub off: Option<usize>,
 }
 
 impl Processes<'_> {

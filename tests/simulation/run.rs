@@ -57,6 +57,8 @@ pub struct End {
     pub wipes: u64,
     /// How often a link was followed.
     pub links: u64,
+    /// How many PVs another node has taken over.
+    pub taken: u64,
     pub effects: u64,
     /// How many steps its script had.
     pub steps: u32,
@@ -104,6 +106,7 @@ async fn run(this: &Run) -> End {
         loaded,
         binding: size.binding,
         running: Vec::new(),
+        off: None,
     };
     for node in 0..size.nodes {
         processes.start(node);
@@ -119,10 +122,19 @@ async fn run(this: &Run) -> End {
         if this.without.contains(&step) {
             continue;
         }
-        let of_processes = processes.step().await;
+        let of_machines = if size.binding == "disk" && !script.is_calm {
+            processes.step_of_machines().await
+        } else {
+            None
+        };
+        let of_processes = match of_machines {
+            None => processes.step().await,
+            done => done,
+        };
         let step = of_processes.unwrap_or_else(|| script.step());
         processes.log.add(&format!("# {step}"));
     }
+    processes.power_on();
     script.end();
     processes.restart_crashed().await;
     processes.end_updates().await;
@@ -141,6 +153,7 @@ async fn run(this: &Run) -> End {
         violations: state.violations.clone(),
         wipes: state.wipes,
         links: state.bindings.mounts,
+        taken: state.bindings.homes.taken,
         effects: state.effects,
         steps,
     }
@@ -157,6 +170,9 @@ fn watch(api: &InProcess, world: &Arc<World>, log: &Log) {
                 "= {kind} {name} {:?} {}",
                 event.kind, event.object["metadata"]["resourceVersion"]
             ));
+            if event.resource.kind == "PersistentVolume" && event.kind != EventKind::Deleted {
+                world.check_home(&event.object);
+            }
             match event.resource.kind {
                 "PersistentVolume" if event.kind == EventKind::Deleted => {
                     let uid = checks::uid(&event.object).to_owned();

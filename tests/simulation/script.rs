@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
+use control_plane::resource::{self, Resource};
 use control_plane::store::DeleteOptions;
-use control_plane::{Faults, InProcess, resource};
+use control_plane::{Faults, InProcess};
 use local_volume_provisioner::names::ANNOTATION_PAUSED;
 use serde_json::{Value, json};
 
@@ -234,15 +235,8 @@ impl<'a> Script<'a> {
         "a Job is deleted without its pods"
     }
 
-    pub fn delete(&self, of: &'static resource::Resource, object: &Value) {
-        let options = DeleteOptions {
-            grace_period_seconds: Some(0),
-            ..DeleteOptions::default()
-        };
-        let namespace = object["metadata"]["namespace"].as_str();
-        let store = self.api.store();
-        // It may be gone.
-        let _ = store.delete(of, namespace.unwrap_or_default(), name(object), &options);
+    pub fn delete(&self, of: &'static Resource, object: &Value) {
+        self.world.delete(of, object);
     }
 
     pub fn resume(&mut self) {

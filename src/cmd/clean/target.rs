@@ -23,7 +23,7 @@ use crate::cmd::run::{UsageError, cluster, load, state_directory};
 use crate::config::{Class, Cleaner};
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{Mark, MarkState, StateDir};
-use crate::inventory::Volume;
+use crate::inventory::{Candidate, Volume};
 use crate::plan::verdict::may_clean;
 use crate::plan::{ClassReport, PvLocation, Settings, VolumeReport};
 use crate::types::{MountPath, SkipReason, VolumeMode};
@@ -104,9 +104,9 @@ impl<'a> Finder<'a> {
         let pv = pvs.into_iter().find(is_at_path);
         match &pv {
             Some(pv) => ensure_unclaimed(pv, &jobs)?,
-            None if entry
-                .reason
-                .is_none_or(|reason| reason == SkipReason::NotEmpty) => {}
+            None if entry.reason.is_none_or(|reason| {
+                matches!(reason, SkipReason::NotEmpty | SkipReason::NotBindable)
+            }) => {}
             None => bail!("{}", entry.detail.as_deref().unwrap_or("it is no volume")),
         }
         let offered_at = class.host_dir.join(&entry.entry);
@@ -147,6 +147,8 @@ impl<'a> Finder<'a> {
         let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
         let opened = opened.map_err(|obstacle| anyhow!("{obstacle}"))?;
         ensure!(!opened.candidate.read_only, "{path} is read-only");
+        self.ensure_of_no_other(&opened.candidate, pv.as_ref())
+            .await?;
         // Under the lock: the provisioner may have wiped the volume and offered it meanwhile.
         let now = self.pvs(&node).await?.into_iter().find(is_at_path);
         let version = |pv: PvView| (pv.uid, pv.resource_version);
@@ -195,6 +197,31 @@ impl<'a> Finder<'a> {
         let claimed = self.cluster.add_claimed_paths(&mut pods, &known);
         claimed.await.context("reading the claims of the Pods")?;
         Ok(pods)
+    }
+
+    /// Fails if another PV, of any node, has the disk.
+    async fn ensure_of_no_other(&self, candidate: &Candidate, pv: Option<&PvView>) -> Result<()> {
+        let identity = candidate.global.as_ref();
+        let Some(identity) = identity.filter(|it| it.is_unique) else {
+            return Ok(());
+        };
+        let found = self.cluster.pvs_with_identities(&[&identity.hash]).await;
+        let found = found.context("listing the PersistentVolumes of the disk")?;
+        let is_other = |it: &&PvView| pv.is_none_or(|pv| pv.uid != it.uid);
+        let other = found.iter().find(is_other);
+        let other = other.map(|it| {
+            format!(
+                "{} ({})",
+                it.name,
+                it.hostname_label.as_deref().unwrap_or("no node")
+            )
+        });
+        ensure!(
+            other.is_none(),
+            "it is the disk of PV {}; if its data is no longer needed, delete that PV first",
+            other.unwrap_or_default()
+        );
+        Ok(())
     }
 
     /// The PVs of the node.

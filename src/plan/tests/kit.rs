@@ -189,7 +189,7 @@ impl World {
             skip: Skip::new(SkipReason::DeviceInUse, "it is in use"),
             retry_at: self.snapshot.now,
         };
-        self.snapshot.ledger.refusals.insert(path(at), refusal);
+        self.snapshot.ledger.refusals.0.insert(path(at), refusal);
         self
     }
 
@@ -303,6 +303,7 @@ fn action(action: &Action) -> String {
             format!("mark {} {}", write.volume.path, write.mark.state.as_str())
         }
         Action::Clean(order) => format!("clean {}", order.pv.name),
+        Action::TakeOver(volume) => format!("take {} over", volume.path),
         Action::Unlink(token) => format!("unlink {token}"),
         Action::Link(order) => format!("link {}", order.pv.name),
         Action::LabelNode(change) => {

@@ -33,6 +33,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
             }
             Action::WriteMark(_)
             | Action::FindPv(_)
+            | Action::TakeOver(_)
             | Action::Unlink(_)
             | Action::Link(_)
             | Action::LabelNode(_) => {

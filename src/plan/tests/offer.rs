@@ -166,7 +166,7 @@ fn device_that_is_claimed_is_skipped_and_tried_again() {
             ],
         );
     let mut waiting = claimed.clone();
-    for refusal in waiting.snapshot.ledger.refusals.values_mut() {
+    for refusal in waiting.snapshot.ledger.refusals.0.values_mut() {
         refusal.retry_at += Duration::from_secs(1);
     }
     waiting.expect("inspected a moment ago", &["a is Skipped as DeviceInUse"]);

@@ -34,6 +34,7 @@ fn found(owners: Vec<PvView>) -> OtherPvs {
         hash: "hash".into(),
         count: 1,
         owners,
+        here: Vec::new(),
         list_at: None,
     }
 }

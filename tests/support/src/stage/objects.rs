@@ -54,7 +54,9 @@ impl Stage {
     pub fn pvs_at(&self, path: &Path) -> Vec<PersistentVolume> {
         let at = |pv: &PersistentVolume| {
             let local = pv.spec.as_ref().and_then(|spec| spec.local.as_ref());
-            local.is_some_and(|local| Path::new(&local.path) == path)
+            let of_link = annotation(pv, "local-volume-provisioner/path");
+            let local = local.map(|local| of_link.unwrap_or(&local.path));
+            local.is_some_and(|local| Path::new(local) == path)
         };
         self.pvs().into_iter().filter(at).collect()
     }

@@ -1,0 +1,89 @@
+//! A server dies, and its disk is put into another one.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::json;
+use support::stage::{annotation, uid};
+
+use crate::bench::Bench;
+use crate::disk::{MIB, Place};
+
+/// From the start of the provisioner there until the kubelet can mount. Most of it is the start, in an emulated machine.
+const LIMIT: Duration = Duration::from_secs(30);
+const LABEL: &str = "kubernetes.io/hostname";
+
+/// The path through which the kubelet mounts the volume.
+fn link(pv: &PersistentVolume) -> String {
+    let spec = pv.spec.as_ref().unwrap();
+    spec.local.as_ref().unwrap().path.clone()
+}
+
+#[test]
+fn the_disk_of_a_server_that_died_takes_its_claim_to_another_one() {
+    let mut bench = or_skip!(Bench::set());
+    bench.has_marks = true;
+    let stage = &bench.stage;
+    stage.class("fast", &json!({ "binding": "disk" }));
+    let [one, other] = ["one", "other"].map(|name| {
+        let dir = stage.sandbox.dir(&format!("disks/fast/{name}"));
+        dir.unwrap()
+    });
+    // An identity that no other disk in the world has.
+    let disk = bench.empty_disk("disk", 16 * MIB);
+    disk.format("ext4");
+    let disk = disk.with_wwn(0x5000_c500_8765_4321);
+    let mount = |place: Place, at: &Path| {
+        let (device, at) = (place.path(), at.display());
+        bench.run(&format!("mount -t ext4 {} {at}", device.display()));
+    };
+
+    bench.boot(&[(&disk, Place::Scsi(1))]);
+    mount(Place::Scsi(1), &one);
+    bench.start_provisioner();
+    let bound = stage.used(&stage.bind("data", &one));
+    let file = format!("{}/file", link(&bound));
+    bench.run(&format!(
+        "until echo kept 2>/dev/null >{file}; do sleep 0.1; done; sync"
+    ));
+    bench.cut_power();
+    let other_node = format!("{}-2", stage.node());
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    stage.request(nodes.delete(&stage.node(), &DeleteParams::default()));
+    stage.register_node(&other_node, Some("other-host"));
+
+    bench.boot(&[(&disk, Place::Scsi(2))]);
+    mount(Place::Scsi(2), &other);
+    let missing = bench.run(&format!("test -e {file} || echo missing"));
+    assert_eq!(missing, "missing\n");
+    let started = Instant::now();
+    bench.start_provisioner_on(&other_node);
+    let read = format!("for i in $(seq 60); do cat {file} 2>/dev/null && break; sleep 1; done");
+    assert_eq!(bench.run(&read), "kept\n");
+    let lasted = started.elapsed();
+    println!("{lasted:.1?} from the start of the provisioner to the link");
+    assert!(lasted < LIMIT, "{lasted:?}");
+
+    let moved = stage.pvs_at(&other).pop().unwrap();
+    assert_eq!(uid(&moved), uid(&bound));
+    assert_eq!(moved.spec, bound.spec, "nothing but metadata changes");
+    let label = |key: &str| moved.metadata.labels.as_ref().unwrap()[key].clone();
+    assert_eq!(label(LABEL), "other-host");
+    let path = annotation(&moved, "local-volume-provisioner/path");
+    assert_eq!(path, other.to_str());
+    assert_eq!(stage.claim_phase("data"), "Bound");
+    let terms = &moved.spec.unwrap().node_affinity.unwrap().required.unwrap();
+    let expressions = terms.node_selector_terms[0].match_expressions.clone();
+    let of_disk = expressions.unwrap()[0].key.clone();
+    stage.eventually("the Node has the label of the disk", || {
+        let node = stage.request(nodes.get(&other_node));
+        node.metadata.labels.unwrap().contains_key(&of_disk)
+    });
+    stage.event("VolumeAdopted", "its disk was moved from node");
+    // The tenant goes, and the disk is that of the other node.
+    stage.delete_claim("data");
+    stage.available(&other, Some(&uid(&bound)));
+}
