@@ -54,8 +54,7 @@ impl Actor {
         let list = || self.list_owners(&owners.queries);
         let found = owners.found.get_or_try_init(list).await?;
         let others = found.get(&query.identity.hash);
-        let has_any = |it: &&OtherPvs| !it.owners.is_empty() || !it.here.is_empty();
-        Ok(others.filter(has_any).cloned())
+        Ok(others.filter(|it| !it.is_empty()).cloned())
     }
 
     /// Lists the PVs of other nodes with the identities of these PVs of ours.

@@ -27,6 +27,12 @@ pub(super) struct Waits {
     pv: Option<PvView>,
 }
 
+/// What the events of a takeover are about.
+fn pv_and_claim(pv: &PvView) -> impl Iterator<Item = About> {
+    let claim = pv.claim.clone().map(About::Claim);
+    [About::from(pv)].into_iter().chain(claim)
+}
+
 impl Actor {
     /// Looks for the PV that the mark of a volume names, among those of other nodes.
     pub(super) fn find_former(&self, volume: Arc<Volume>, expectations: &Expectations) {
@@ -39,7 +45,6 @@ impl Actor {
             let query = OwnerQuery::new("", identity, volume.candidate.capacity);
             let found = this.list_owners(&[query]).await?;
             let others = found.get(&identity.hash).cloned().unwrap_or_default();
-            let has_none = others.owners.is_empty() && others.here.is_empty();
             let waits = this.take_over(&others, &volume, &known).await?;
             let now = this.context.table.now();
             let record = |skip, pause| {
@@ -49,7 +54,7 @@ impl Actor {
             match waits {
                 Some(it) if record(it.skip.clone(), it.pause) => this.report_waits(&it),
                 // Any other reason than that of a volume that waits.
-                None if has_none => drop(record(
+                None if others.is_empty() => drop(record(
                     Skip::new(SkipReason::Dirty, String::new()),
                     OWNED_PAUSE,
                 )),
@@ -63,11 +68,9 @@ impl Actor {
     /// Tells of a claim that waits until its PV is taken over.
     pub(super) fn report_waits(&self, waits: &Waits) {
         let Some(pv) = &waits.pv else { return };
-        let claim = pv.claim.clone().map(About::Claim);
-        let reporter = &self.context.reporter;
-        for about in [About::from(pv)].iter().chain(&claim) {
-            let text = &waits.skip.detail;
-            reporter.warning(about, reasons::VOLUME_UNVERIFIED, "TakeOver", text);
+        for about in pv_and_claim(pv) {
+            let (reporter, text) = (&self.context.reporter, &waits.skip.detail);
+            reporter.warning(&about, reasons::VOLUME_UNVERIFIED, "TakeOver", text);
         }
     }
 
@@ -102,21 +105,19 @@ impl Actor {
         let Some(pv) = found.filter(|pv| pv.uid == owner.uid) else {
             return Err(ApiError::Conflict);
         };
-        let waits = |why: &str, pause| {
-            let (skip, pv) = (waits(&pv, volume, why), Some(pv.clone()));
-            Waits { skip, pause, pv }
+        let until = |pause, why: &str, is_told: bool| Waits {
+            skip: waits(&pv, volume, why),
+            pause,
+            pv: is_told.then(|| pv.clone()),
         };
         if let Err(why) = is_takeable(&settings, &node, &pv, volume) {
-            let waits = waits(&why, OWNED_PAUSE);
             // The disk may be attached to both nodes, and all may be well there.
-            return Ok(Some(Waits { pv: None, ..waits }));
+            return Ok(Some(until(OWNED_PAUSE, &why, false)));
         }
         let former = self.former_node(&pv, &node).await?;
         if let Err(why) = is_fenced(&node, &pv, volume, &former) {
-            let mut waits = waits(&why, PAUSE);
-            // Its claim does not wait for anything.
-            waits.pv = waits.pv.filter(|_| former.pod.is_none());
-            return Ok(Some(waits));
+            // While a pod of it is left, its claim does not wait for anything.
+            return Ok(Some(until(PAUSE, &why, former.pod.is_none())));
         }
         self.ensure_node_is(&node.uid).await?;
         let metadata = taken_over(&settings, &node, &pv, volume);
@@ -128,10 +129,9 @@ impl Actor {
             node.name
         );
         tracing::info!(pv = name, %path, "took the PV over: {text}");
-        let claim = taken.claim.clone().map(About::Claim);
-        for about in [About::from(&taken)].iter().chain(&claim) {
+        for about in pv_and_claim(&taken) {
             let reporter = &self.context.reporter;
-            reporter.normal(about, reasons::VOLUME_ADOPTED, "TakeOver", &text);
+            reporter.normal(&about, reasons::VOLUME_ADOPTED, "TakeOver", &text);
         }
         expectations.expect(taken);
         Ok(None)

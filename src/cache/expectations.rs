@@ -30,6 +30,7 @@ const MAX_ENDED: usize = 10_000;
 /// How often a PV may be written within a period before it backs off. A tenancy requires five at most.
 const MAX_WRITES: usize = 8;
 const WRITES_PERIOD: Duration = Duration::from_mins(1);
+
 /// The expected PV versions, shared by the watch, the writers and the main loop.
 #[derive(Clone, Debug)]
 pub struct Expectations {

@@ -3,6 +3,8 @@
 //! It returns the volume open and locked. The later steps use these descriptors and never resolve the
 //! path again.
 
+mod orphan;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +13,16 @@ use kube::api::ListParams;
 
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::{Candidate, Volume};
-use crate::plan::takeover::world_unique;
 use crate::plan::verdict::{Due, Permission, due, may_clean};
-use crate::plan::{
-    CleanOrder, CleanupState, PvLocation, consents_to_forget, consents_to_wipe, reasons,
-};
+use crate::plan::{CleanOrder, CleanupState, PvLocation, consents_to_forget, reasons};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
 use super::pods::{ensure_no_host_path, node_pods, paths_of, seen};
 use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark, path_owner};
+
+pub(super) use orphan::gate_orphan;
 
 /// The time limit for a check of the disk or of the kubelet's directory.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,88 +61,13 @@ pub(super) async fn gate(
     if context.unlink(pv.offer.as_ref())? {
         return changed("its link was made meanwhile");
     }
-    ensure_no_other_pv(context, order, &pv, &node).await?;
+    ensure_no_other_pv(context, &pv, &node).await?;
     ensure_not_paused(context, &node).await?;
     let permission = judge(context, order, &pv, volume.candidate())?;
     if !permission.consent_used {
         mark::judge(context, &pv, volume.candidate())?;
     }
     Ok((pv, permission, volume))
-}
-
-/// The same for a volume whose PV is gone.
-///
-/// # Errors
-/// [`Stop`]: retry, drop the cleanup, or report a failure.
-pub(super) async fn gate_orphan(
-    context: &CleanupContext,
-    order: &CleanOrder,
-) -> Result<BoxedVolume, Stop> {
-    let node = context.state.borrow().node.clone();
-    let mark = order.volume.candidate.mark.on_disk.valid();
-    context.unlink(mark.map(|mark| &mark.token))?;
-    for name in order.pv.names_on(&node).into_iter().flatten() {
-        let pv = PvView {
-            name,
-            ..order.pv.clone()
-        };
-        ensure_kubelet_unmounted(context, &pv).await?;
-    }
-    let pods = node_pods(context).await.map_err(api("listing Pods"))?;
-    ensure_claim_of_mark_unused(context, order, &node, &pods).await?;
-    ensure_path_has_no_owner(context, order).await?;
-    let volume = open(context, order, &pods).await?;
-    context.unlink(mark.map(|mark| &mark.token))?;
-    ensure_no_other_pv(context, order, &order.pv, &node).await?;
-    let node = ensure_not_paused(context, &node).await?;
-    let candidate = volume.candidate();
-    let state = context.state.borrow().clone();
-    let occupied = &state.occupied;
-    let (path, class) = (&order.volume.path, &order.volume.class.name);
-    let has_two_dirs = occupied.contradictions.fault(class).is_some();
-    let is_shared = occupied.duplicate(path, "").is_some()
-        || occupied.conflict(&candidate.footprint, path).is_some();
-    if state.settings.generation != order.generation || state.is_paused() {
-        return changed("the configuration changed meanwhile");
-    }
-    if has_two_dirs || is_shared || !consents_to_wipe(&node, candidate) {
-        return changed("the volume, its mark or the consent changed meanwhile");
-    }
-    Ok(volume)
-}
-
-/// Fails while a Pod uses the claim that the mark of a volume without a PV names, unless that is bound to another volume.
-async fn ensure_claim_of_mark_unused(
-    context: &CleanupContext,
-    order: &CleanOrder,
-    node: &NodeView,
-    pods: &[PodView],
-) -> Result<(), Stop> {
-    let mark = order.volume.candidate.mark.on_disk.valid();
-    let claim = mark.and_then(|mark| mark.claim.as_deref()?.split_once('/'));
-    let Some((namespace, name)) = claim else {
-        return Ok(());
-    };
-    let claim = ClaimRef {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: None,
-    };
-    let mut users = pods
-        .iter()
-        .filter(|pod| uses_claim(pod, &claim, None, false));
-    let Some(user) = users.next() else {
-        return Ok(());
-    };
-    let found = context.cluster.claim(&claim).await;
-    let volume = found
-        .map_err(api("reading the claim"))?
-        .and_then(|it| it.volume);
-    let names = order.pv.names_on(node);
-    if volume.is_some_and(|volume| names.is_none_or(|names| !names.contains(&volume))) {
-        return Ok(());
-    }
-    ensure_unused(users.chain([user]))
 }
 
 /// Decides whether the device or filesystem at the path is the volume and may be cleaned.
@@ -208,23 +134,9 @@ async fn ensure_not_paused(context: &CleanupContext, known: &NodeView) -> Result
 /// not show a PV that was created before the Node's hostname label changed.
 async fn ensure_no_other_pv(
     context: &CleanupContext,
-    order: &CleanOrder,
     pv: &PvView,
     node: &NodeView,
 ) -> Result<(), Stop> {
-    // Its disk may have been moved here, and its name is that of another node.
-    let identity = world_unique(&order.volume).filter(|_| order.orphan_on.is_some());
-    if let Some(identity) = identity {
-        let found = context.cluster.pvs_with_identities(&[&identity.hash]).await;
-        let found = found.map_err(api("listing the PVs of the disk"))?;
-        if let Some(other) = found.first() {
-            let (path, name) = (&order.volume.path, &other.name);
-            let message = format!(
-                "{path} is the disk of PV {name}, so nothing was touched; delete that PV if its data is no longer needed"
-            );
-            return Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into());
-        }
-    }
     let names = pv.names_on(node).into_iter().flatten();
     for name in names.filter(|name| *name != pv.name) {
         let found = context.cluster.pv(&name).await;

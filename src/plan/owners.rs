@@ -19,6 +19,7 @@ use crate::types::{HostPath, SkipReason};
 use crate::view::{NodeView, PvView};
 
 use super::discover::some_of;
+use super::upkeep::is_labelled;
 use super::{About, Action, Planner, reasons};
 
 /// The name of the list among the names of [`super::Ledger::writing`]: no object can have it.
@@ -100,6 +101,11 @@ impl OtherPvs {
         }
     }
 
+    /// Whether there is no PV of the volume, neither of another node nor here.
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty() && self.here.is_empty()
+    }
+
     /// Why the volume at a path is not offered, if there is a PV of it.
     pub fn skip(&self, path: &HostPath) -> Option<Skip> {
         let here = self.here.first().map(|pv| {
@@ -134,8 +140,8 @@ impl<'a> Planner<'a> {
     /// Compares a PV with those of other nodes for the same disk. Returns `false` if the PV is withdrawn.
     pub(super) fn check_owners(&mut self, pv: &'a PvView, candidate: &Candidate) -> bool {
         // Other nodes find the PV by its label, so it has the label before they are listed.
-        let is_on_label = |it: &&GlobalIdentity| pv.identity_hash.as_ref() == Some(&it.hash);
-        let Some(identity) = candidate.global.as_ref().filter(is_on_label) else {
+        let identity = candidate.global.as_ref();
+        let Some(identity) = identity.filter(|_| is_labelled(pv, candidate)) else {
             return true;
         };
         let query = OwnerQuery::new(&pv.uid, identity, candidate.capacity);

@@ -23,6 +23,7 @@ use crate::types::{SkipReason, VolumeMode};
 use crate::view::{NodeView, Phase, PvView};
 
 use super::consent::{consent, consents_to};
+use super::upkeep::{is_labelled, owned_by};
 use super::{Action, Agreement, Planner, Settings, agreement};
 
 /// What the API server says of the node that had a disk.
@@ -52,8 +53,8 @@ pub fn is_takeable(
     volume: &Volume,
 ) -> Result<(), String> {
     let (candidate, class) = (&volume.candidate, &volume.class);
-    let identity = world_unique(volume).filter(|_| !candidate.identity.weak);
-    let is_recorded = identity.is_some_and(|it| pv.identity_hash.as_ref() == Some(&it.hash));
+    let is_unique = world_unique(volume).is_some() && !candidate.identity.weak;
+    let is_recorded = is_unique && is_labelled(pv, candidate);
     let recorded = pv.identity.as_deref();
     let by = pv.provisioned_by.as_deref().unwrap_or("no provisioner");
     if pv.link.is_none() {
@@ -177,11 +178,7 @@ pub fn taken_over(settings: &Settings, node: &NodeView, pv: &PvView, volume: &Vo
     for key in of_node.filter(|key| !config.labels_for_pv.contains_key(*key)) {
         metadata["labels"][key] = json!(node.labels.get(key));
     }
-    // The garbage collector deletes a PV whose owner is gone.
-    if pv.owners.iter().any(|owner| owner.kind == "Node") {
-        let mut owners = pv.owners.clone();
-        owners.retain(|owner| owner.kind != "Node");
-        owners.push(node.as_owner());
+    if let Some(owners) = owned_by(node, pv) {
         metadata["ownerReferences"] = json!(owners);
     }
     metadata

@@ -1,5 +1,7 @@
 //! Keeps the metadata and capacity of active PVs up to date, and reports their problems.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
 use crate::host::identity::{Match, compare};
 use crate::host::mark::MarkState;
 use crate::inventory::Candidate;
@@ -9,7 +11,7 @@ use crate::names::{
 };
 use crate::quantity;
 use crate::types::VolumeMode;
-use crate::view::{Phase, PvView, ReclaimPolicy};
+use crate::view::{NodeView, Phase, PvView, ReclaimPolicy};
 
 use super::consent::consents_to;
 use super::verdict::{PATH_IS_DIRECTORY, absence, mismatch, to_forget, without_ours, wrong_disk};
@@ -35,8 +37,19 @@ fn has_shrunk(pv: &PvView, candidate: &Candidate) -> bool {
     candidate.kind == pv.mode && promised.is_some_and(|promised| candidate.capacity < promised)
 }
 
+/// The owners of a PV that is one of this Node from now on, if a Node owns it: the garbage collector deletes a PV whose owner is
+/// gone.
+pub(super) fn owned_by(node: &NodeView, pv: &PvView) -> Option<Vec<OwnerReference>> {
+    let mut owners = pv.owners.clone();
+    owners.retain(|owner| owner.kind != "Node");
+    (owners.len() < pv.owners.len()).then(|| {
+        owners.push(node.as_owner());
+        owners
+    })
+}
+
 /// Whether a PV has the label with the hash of a volume's identity.
-fn is_labelled(pv: &PvView, candidate: &Candidate) -> bool {
+pub(super) fn is_labelled(pv: &PvView, candidate: &Candidate) -> bool {
     let hash = candidate.global.as_ref().map(|it| &it.hash);
     hash.is_some() && pv.identity_hash.as_ref() == hash
 }
@@ -313,13 +326,8 @@ impl<'a> Planner<'a> {
         patch.events.push((reasons::VOLUME_ADOPTED, text));
         let by = Some(name);
         patch.annotations.insert(ANNOTATION_PROVISIONED_BY, by);
-        // The garbage collector deletes a PV whose owner is gone, so one request changes both.
-        let mut owners = pv.owners.clone();
-        owners.retain(|owner| owner.kind != "Node");
-        if owners.len() < pv.owners.len() {
-            owners.push(self.node.as_owner());
-            patch.owners = Some(owners);
-        }
+        // In the same request.
+        patch.owners = owned_by(self.node, pv);
         if pv.hostname_label.is_none() {
             let hostname = Some(self.node.hostname.clone());
             patch.labels.insert(LABEL_HOSTNAME, hostname);

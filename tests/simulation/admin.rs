@@ -97,7 +97,7 @@ impl Script<'_> {
         }
         match fastrand::u8(..12) {
             0 | 1 => {
-                self.delete(&resource::PERSISTENT_VOLUMES, pv);
+                self.world.delete(&resource::PERSISTENT_VOLUMES, pv);
                 "a PV is deleted"
             }
             2 => {
@@ -136,7 +136,7 @@ impl Script<'_> {
         self.world.modify(of, namespace, name(object), |object| {
             object["metadata"]["finalizers"] = json!([]);
         });
-        self.delete(of, object);
+        self.world.delete(of, object);
     }
 
     /// Changes a PV by hand.
@@ -214,7 +214,7 @@ impl Script<'_> {
         };
         let labels = &before["metadata"]["labels"];
         let after = json!({ "metadata": { "name": node, "labels": labels }, "spec": {} });
-        self.delete(nodes, &before);
+        self.world.delete(nodes, &before);
         store.create(nodes, "", after).unwrap();
     }
 
@@ -274,10 +274,11 @@ impl Script<'_> {
             let claim = &pv["spec"]["claimRef"]["name"];
             let claims = self.claims();
             for claim in claims.iter().filter(|it| it["metadata"]["name"] == *claim) {
-                self.delete(&resource::PERSISTENT_VOLUME_CLAIMS, claim);
+                self.world
+                    .delete(&resource::PERSISTENT_VOLUME_CLAIMS, claim);
             }
             self.set_policy(&pv, "Retain");
-            self.delete(pvs, &pv);
+            self.world.delete(pvs, &pv);
         }
     }
 

@@ -122,16 +122,14 @@ async fn run(this: &Run) -> End {
         if this.without.contains(&step) {
             continue;
         }
-        let of_machines = if size.binding == "disk" && !script.is_calm {
-            processes.step_of_machines().await
-        } else {
-            None
-        };
-        let of_processes = match of_machines {
-            None => processes.step().await,
-            done => done,
-        };
-        let step = of_processes.unwrap_or_else(|| script.step());
+        let mut done = None;
+        if size.binding == "disk" && !script.is_calm {
+            done = processes.step_of_machines().await;
+        }
+        if done.is_none() {
+            done = processes.step().await;
+        }
+        let step = done.unwrap_or_else(|| script.step());
         processes.log.add(&format!("# {step}"));
     }
     processes.power_on();

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
-use control_plane::resource::{self, Resource};
 use control_plane::store::DeleteOptions;
-use control_plane::{Faults, InProcess};
+use control_plane::{Faults, InProcess, resource};
 use local_volume_provisioner::names::ANNOTATION_PAUSED;
 use serde_json::{Value, json};
 
@@ -206,14 +205,15 @@ impl<'a> Script<'a> {
         let Some(claim) = any(&self.claims()).cloned() else {
             return self.claim();
         };
-        self.delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
+        self.world
+            .delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
         "a claim is deleted"
     }
 
     fn delete_pod(&self) -> &'static str {
         let pods = self.api.store().list(&resource::PODS, Some("default"));
         match any(&pods.items) {
-            Some(pod) => self.delete(&resource::PODS, pod),
+            Some(pod) => self.world.delete(&resource::PODS, pod),
             None => return "there is no pod",
         }
         "a pod is deleted"
@@ -233,10 +233,6 @@ impl<'a> Script<'a> {
         let deleted = store.delete(&resource::JOBS, "default", name(job), &options);
         deleted.unwrap();
         "a Job is deleted without its pods"
-    }
-
-    pub fn delete(&self, of: &'static Resource, object: &Value) {
-        self.world.delete(of, object);
     }
 
     pub fn resume(&mut self) {
@@ -261,11 +257,12 @@ impl<'a> Script<'a> {
         let pods = self.api.store().list(&resource::PODS, Some("default"));
         let is_tenant = |pod: &&Arc<Value>| name(pod).starts_with("pod-");
         for pod in pods.items.iter().filter(is_tenant) {
-            self.delete(&resource::PODS, pod);
+            self.world.delete(&resource::PODS, pod);
         }
         for claim in self.claims() {
             if fastrand::u8(..3) > 0 && !claim["metadata"]["deletionTimestamp"].is_string() {
-                self.delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
+                self.world
+                    .delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
             }
         }
         self.restore_order();
