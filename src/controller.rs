@@ -23,7 +23,7 @@ use crate::cleanup::{CleanupContext, ControllerState};
 use crate::inventory::Inventory;
 use crate::memory;
 use crate::plan::{Action, Settings, Snapshot, other_installation, plan};
-use crate::report::Notices;
+use crate::report::{Damper, Notices};
 use crate::status::Pass;
 use crate::taint::StartupTaint;
 use crate::types::HostPath;
@@ -85,6 +85,9 @@ struct Controller {
     has_links: Arc<AtomicBool>,
     /// The skipped entries and faulty classes that the latest pass logged.
     skips: BTreeSet<String>,
+    /// What was logged last of the readiness.
+    logged_not_ready: Option<Vec<String>>,
+    damper: Damper,
 }
 
 /// Runs the main loop until this is dropped. `state` is what the gate of a cleanup checks, and has the first
@@ -124,6 +127,8 @@ pub async fn run(
         cleaning: BTreeSet::new(),
         cluster_due: Instant::now() + CLUSTER_PAUSE,
         skips: BTreeSet::new(),
+        logged_not_ready: None,
+        damper: Damper::default(),
         has_links: Arc::default(),
         context,
     };
@@ -316,6 +321,7 @@ impl Controller {
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now,
             date: self.context.cluster.now(),
+            boot_time: self.context.host.boot_time().ok(),
             contradictions: self.state.borrow().occupied.contradictions.clone(),
             missing_since: std::mem::take(&mut self.missing_since),
             missing_limit: self.periods.discovery * MISSING_PERIODS,

@@ -71,12 +71,31 @@ pub fn without_tenants(message: &str) -> String {
     public
 }
 
+/// The text without the UUIDs of filesystems and partitions in identities.
+pub fn without_uuids(text: &str) -> String {
+    let mut parts = text.split("uuid=");
+    let mut public = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|it: char| it.is_ascii_hexdigit() || it == '-');
+        public.extend(["uuid=…", rest]);
+    }
+    public
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::CString;
     use std::iter;
 
     use super::*;
+
+    #[test]
+    fn uuids_are_left_out() {
+        let found = "v1:fs=ext4,root=/,uuid=0a1b-2c; v1:on=x,partuuid=9f,start=7";
+        let public = "v1:fs=ext4,root=/,uuid=…; v1:on=x,partuuid=…,start=7";
+        assert_eq!(without_uuids(found), public);
+        assert_eq!(without_uuids("none"), "none");
+    }
 
     #[test]
     fn unprintable_characters_are_escaped() {

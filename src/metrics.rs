@@ -36,6 +36,8 @@ macro_rules! metrics {
         #[allow(missing_docs, reason = "each has its help text")]
         pub struct Metrics {
             pub registry: Registry,
+            /// Held while series are reset and set, so that no scrape misses them.
+            pub scrape: parking_lot::Mutex<()>,
             $(pub $field: $type,)*
         }
 
@@ -44,6 +46,7 @@ macro_rules! metrics {
                 Ok(Self {
                     $($field: $type!($name, $help, $($argument,)* registry)?,)*
                     registry,
+                    scrape: parking_lot::Mutex::default(),
                 })
             }
         }

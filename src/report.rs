@@ -16,7 +16,7 @@ use crate::log::printable;
 use crate::names::PROVISIONER_PREFIX;
 use crate::plan::About;
 
-pub use notices::Notices;
+pub use notices::{Damper, Notices};
 
 /// How many events can wait to be written. Further ones are dropped and counted.
 const BACKLOG: u32 = 1024;

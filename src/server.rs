@@ -1,5 +1,7 @@
 //! The HTTP server: metrics, probes and status. It answers from memory and never waits for a disk.
 
+mod connections;
+
 use std::io;
 use std::sync::Arc;
 
@@ -7,6 +9,7 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use prometheus::proto::MetricFamily;
 use prometheus::{TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
@@ -14,6 +17,8 @@ use tokio::net::TcpListener;
 use crate::metrics::Metrics;
 use crate::plan::{CleanupState, FOR_A_SLOT};
 use crate::status::Status;
+
+use connections::Connections;
 
 /// Serves until the process ends.
 ///
@@ -27,6 +32,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let (probed, asked, shown) = (status.clone(), status.clone(), status.clone());
     let gather = move || {
+        let _alone = metrics.scrape.lock();
         read_live_state(&status, &metrics);
         metrics.registry.gather()
     };
@@ -36,7 +42,22 @@ pub async fn serve(
     };
     let (is_healthy, is_ready) = (move || probed.healthy(), move || asked.ready());
     let app = routes(metrics_path, is_healthy, is_ready, gather);
-    axum::serve(listener, app.route("/status", get(document))).await
+    serve_routes(listener, app.route("/status", get(document))).await
+}
+
+/// Serves the routes of any server of this program until the process ends.
+pub(crate) async fn serve_routes(listener: TcpListener, routes: Router) -> io::Result<()> {
+    raise_file_limit();
+    axum::serve(Connections::of(listener), routes).await
+}
+
+/// Lets this process open as many files as it may: connections must not use up those that cleaning needs.
+fn raise_file_limit() {
+    let resource = Resource::RLIMIT_NOFILE;
+    let raised = getrlimit(resource).and_then(|(_, hard)| setrlimit(resource, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!("the limit of open files cannot be raised: {error}");
+    }
 }
 
 /// The routes of every server of this program: probes and metrics.

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::cleanup::table::{ProcEntry, ProcTable};
 use crate::cluster::{Origin, Permissions, REMEDY};
-use crate::escape::without_tenants;
-use crate::log;
+use crate::escape::{without_tenants, without_uuids};
+use crate::log::{self, printable};
 use crate::plan::{ClassReport, CleanupState, VolumeState};
 
 /// The outcome of the latest pass.
@@ -76,8 +76,9 @@ impl Status {
     /// The reasons why not, one per line.
     pub fn ready(&self) -> Result<(), String> {
         self.healthy()?;
-        let reasons = without_tenants(&self.not_ready().join("\n"));
-        reasons.is_empty().then_some(()).ok_or(reasons)
+        let reasons = self.not_ready();
+        let reasons: Vec<_> = reasons.iter().map(|reason| public(reason)).collect();
+        reasons.is_empty().then_some(()).ok_or(reasons.join("\n"))
     }
 
     fn not_ready(&self) -> Vec<String> {
@@ -121,10 +122,15 @@ impl Status {
     }
 }
 
-/// Removes what tenants chose from all texts.
+/// A text without what tenants chose, what makes a copy of a disk pass for it, and control characters.
+fn public(text: &str) -> String {
+    printable(&without_uuids(&without_tenants(text)))
+}
+
+/// Makes all texts public.
 fn make_public(value: &mut Value) {
     match value {
-        Value::String(text) => *text = without_tenants(text),
+        Value::String(text) => *text = public(text),
         Value::Array(values) => values.iter_mut().for_each(make_public),
         Value::Object(fields) => fields.values_mut().for_each(make_public),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

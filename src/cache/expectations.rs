@@ -52,6 +52,8 @@ pub(super) struct State {
     failed: BTreeMap<String, (u32, Instant)>,
     /// By UID, when a PV was written.
     writes: BTreeMap<String, Vec<Instant>>,
+    /// How many PVs have left the watch.
+    departures: u64,
     /// See [`PvCache::ended`](super::PvCache::ended).
     pub(super) ended: BTreeSet<(String, String)>,
 }
@@ -137,6 +139,7 @@ impl Expectations {
     /// Records a PV that has left the watch. One that was not seen Terminating is read: it was deleted, or has lost the
     /// hostname label. Only the others are known to be deleted, so that their offers have ended.
     pub(super) fn left(&self, pv: PvView) {
+        self.state.lock().departures += 1;
         if !pv.deleting {
             let is_bound_to_disk = pv.link.is_some();
             self.record(&pv.reference(), Some(pv), Duration::ZERO);
@@ -184,9 +187,11 @@ impl Expectations {
 
     /// Reads a PV whose known version is outdated, and records the result, unless a write is recorded meanwhile.
     pub async fn read(&self, pv: &PvRef) {
-        let before = self.expected(&pv.name);
+        // The watch may overtake the answer with a deletion, which no later event would correct.
+        let known = || (self.expected(&pv.name), self.state.lock().departures);
+        let before = known();
         match self.cluster.pv(&pv.name).await {
-            Ok(_) if self.expected(&pv.name) != before => {}
+            Ok(_) if known() != before => {}
             Ok(Some(found)) if !self.is_elsewhere(&found) => self.expect(found),
             Ok(_) => self.record(pv, None, READ_AFTER),
             Err(error) => tracing::debug!(pv = pv.name, %error, "reading the PV failed"),
@@ -279,7 +284,10 @@ mod tests {
         let answer = answer.map_or((StatusCode::NOT_FOUND, status.to_string()), |pv| {
             (StatusCode::OK, pv.to_string())
         });
-        let server = Router::new().fallback(move || std::future::ready(answer.clone()));
+        expectations_of(Router::new().fallback(move || std::future::ready(answer.clone())))
+    }
+
+    fn expectations_of(server: Router) -> Expectations {
         let metrics = Arc::new(Metrics::new().unwrap());
         let cluster = Cluster::new(Client::new(server, "default"), metrics);
         let (_, watched) = watch::channel(None);
@@ -323,6 +331,27 @@ mod tests {
             let seen = seen(&expectations, None);
             assert_eq!(seen.is_none(), is_gone, "{path} {hostname} {by}");
         }
+    }
+
+    #[tokio::test]
+    async fn answer_that_the_deletion_of_an_unused_pv_has_overtaken_does_not_count() {
+        let offered = || PvView {
+            offer: Some("token".into()),
+            deleting: true,
+            ..view("8")
+        };
+        let known = Arc::<Mutex<Option<Expectations>>>::default();
+        let shared = Arc::clone(&known);
+        let server = Router::new().fallback(move || {
+            let expectations = known.lock().clone();
+            expectations.unwrap().left(offered());
+            std::future::ready(pv("uid", "8").to_string())
+        });
+        let expectations = expectations_of(server);
+        *shared.lock() = Some(expectations.clone());
+        expectations.read(&offered().reference()).await;
+        assert_eq!(seen(&expectations, None), None);
+        assert_eq!(expectations.state.lock().ended.len(), 1);
     }
 
     #[tokio::test]

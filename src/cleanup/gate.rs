@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::{Candidate, Volume};
 use crate::plan::verdict::{Due, Permission, due, may_clean};
-use crate::plan::{CleanOrder, CleanupState, PvLocation, consents_to_forget, reasons};
+use crate::plan::{CleanOrder, PvLocation, consents_to_forget, reasons};
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
@@ -39,7 +39,7 @@ pub(super) async fn gate(
     let pv = fresh_pv(context, order).await?;
     // Before the kubelet's mounts are read: none begins after that.
     context.unlink(pv.offer.as_ref())?;
-    let sees_pods = ensure_kubelet_unmounted(context, &pv).await?;
+    let sees_pods = ensure_kubelet_unmounted(context, &pv, order).await?;
     // Pods before the claim: the Pod of a successor claim must not be seen without that claim.
     let node = context.state.borrow().node.clone();
     let of_node = node_pods(context).await.map_err(api("listing Pods"))?;
@@ -202,18 +202,22 @@ async fn claim_is_gone(
 }
 
 /// Whether a running Pod uses the claim. A Pod that started after a new claim of the same name was created uses the
-/// new claim.
+/// new claim. The start is of the node's clock, so it counts only if the kubelet's mounts are seen too.
 fn uses_claim(
     pod: &PodView,
     claim: &ClaimRef,
     successor: Option<&ClaimView>,
     kubelet_is_seen: bool,
 ) -> bool {
-    let created = successor.and_then(|claim| claim.created);
+    let begun = if kubelet_is_seen {
+        pod.started
+    } else {
+        pod.created
+    };
     // API times are whole seconds, and a claim and its Pod are often created in the same second. Such a
     // Pod counts as a user of the old claim only if the kubelet's directory is not visible.
-    let uses_successor = matches!((pod.started, created), (Some(started), Some(created))
-        if started > created || (kubelet_is_seen && started == created));
+    let uses_successor = matches!((begun, successor.and_then(|claim| claim.created)), (Some(begun), Some(created))
+        if begun > created || (kubelet_is_seen && begun == created));
     let names_it = pod.namespace == claim.namespace && pod.claims.contains(&claim.name);
     !pod.terminal && names_it && !uses_successor
 }
@@ -230,9 +234,14 @@ fn ensure_unused<'a>(users: impl Iterator<Item = &'a PodView>) -> Result<(), Sto
 /// Fails until the kubelet has unmounted the volume. The containers of a force-deleted Pod run until the
 /// kubelet stops them, although the Pod object is gone.
 ///
-/// A visible mount always counts. No visible mount counts only where mounts are visible; elsewhere the
-/// quiet period must pass. Returns whether the node's pods are visible.
-async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Result<bool, Stop> {
+/// A visible mount always counts. No visible mount counts only where all mounts are visible: not those of other nodes,
+/// which reach a class with a selector. Elsewhere the quiet period must pass since this process first saw that the PV is
+/// due: times in objects are of other clocks. Returns whether the node's pods are visible.
+async fn ensure_kubelet_unmounted(
+    context: &CleanupContext,
+    pv: &PvView,
+    order: &CleanOrder,
+) -> Result<bool, Stop> {
     let what = "the kubelet's directory";
     let uses = with_timeout(what, context.host.kubelet_uses(pv)).await?;
     let uses = uses.map_err(|error| failed(format!("{what} cannot be read: {error}")))?;
@@ -241,26 +250,18 @@ async fn ensure_kubelet_unmounted(context: &CleanupContext, pv: &PvView) -> Resu
         return in_use(by, LONG_USE);
     }
     let quiet = context.quiet_period;
-    if uses.would_be_seen || released_for(context, pv) >= quiet {
+    let is_local = order.volume.class.selector.is_empty();
+    let sees_all = uses.would_be_seen && is_local;
+    if sees_all || context.table.known_for(&order.pv.tenancy()) >= quiet {
         return Ok(uses.sees_pods);
     }
-    let by = format!("{what} is not visible here, so {quiet:?} must pass after the release");
+    let unseen = if is_local {
+        what
+    } else {
+        "the kubelet of another node"
+    };
+    let by = format!("{unseen} is not visible here, so {quiet:?} must pass after the release");
     in_use(by, LONG_USE)
-}
-
-/// For how long the PV has certainly been released.
-fn released_for(context: &CleanupContext, pv: &PvView) -> Duration {
-    if let Some(released) = pv.released_at {
-        let passed = context.cluster.now().duration_since(released);
-        // API times are rounded down to seconds, so one more second must have passed. A time in the future
-        // comes from another machine's clock: then wait for the whole period.
-        let passed = Duration::try_from(passed).unwrap_or_default();
-        return passed.saturating_sub(Duration::from_secs(1));
-    }
-    // Kubernetes before 1.29 records no time of the release: it is the time since the first attempt.
-    let entry = context.table.get(&pv.tenancy());
-    let blocked = entry.filter(|it| matches!(it.cleanup.state, CleanupState::Blocked { .. }));
-    blocked.map_or(Duration::ZERO, |it| it.lasted(&context.table))
 }
 
 /// Opens the volume, unless one of the Pods of the node has it by hostPath.

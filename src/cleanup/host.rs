@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::cluster::PodView;
 use crate::config::{Class, Config};
+use crate::host::boot::BootTime;
 use crate::host::host_path::HostPaths;
 use crate::host::kubelet::KubeletDir;
 use crate::host::link::LinkDir;
@@ -39,6 +40,12 @@ pub type Cleaning<'a> = BoxFuture<'a, Result<CleanVolume, Failure>>;
 
 /// A machine.
 pub trait Host: Disks {
+    /// The present moment.
+    ///
+    /// # Errors
+    /// When `/proc` is not readable.
+    fn boot_time(&self) -> io::Result<BootTime>;
+
     /// Opens, locks and inspects a volume before its PV is created, and closes it.
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate>;
 
@@ -194,6 +201,10 @@ impl Disks for LocalHost {
 }
 
 impl Host for LocalHost {
+    fn boot_time(&self) -> io::Result<BootTime> {
+        BootTime::now()
+    }
+
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate> {
         let (volume, kind) = (Arc::clone(&draft.volume), draft.volume.candidate.kind);
         let look = async move {

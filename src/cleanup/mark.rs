@@ -16,7 +16,7 @@ use crate::host::mark::{
     Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, header_hash,
 };
 use crate::inventory::{Candidate, Volume};
-use crate::plan::{Agreement, MarkWrite, agreement, mark_of, reasons};
+use crate::plan::{Agreement, MarkWrite, agreement, holds_leftovers, mark_of, reasons};
 use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
 
@@ -51,19 +51,21 @@ impl Marker {
         self.state.write(&volume, mark).map(drop)
     }
 
-    /// Records that the volume is clean, and restores what the offer recorded of its root.
+    /// Records how clean the volume is, and restores what the offer recorded of its root.
     ///
     /// # Errors
     /// When the mark cannot be written durably.
     pub(crate) async fn free(
         self,
         mark: Option<Mark>,
+        data_left: bool,
         lock: VolumeLock,
     ) -> Result<VolumeLock, Failure> {
         let Some(mut mark) = mark else {
             return Ok(lock);
         };
         mark.state = MarkState::Free;
+        mark.data_left = Some(data_left);
         let work = move || {
             let errors = mark.root.as_ref().map(|root| root.restore(lock.as_fd()));
             for error in errors.into_iter().flatten() {
@@ -193,5 +195,7 @@ pub(super) fn is_free(commit: &Commit, candidate: &Candidate) -> bool {
         && found.release == mark.release
         && mark.release.is_some();
     let is_its_disk = found.identity_hash == candidate.identity.hash();
-    is_same && is_its_disk && found.state == MarkState::Free && commit.order.orphan_on.is_none()
+    let order = &commit.order;
+    let is_free = found.state == MarkState::Free && !holds_leftovers(&order.volume.class, found);
+    is_same && is_its_disk && is_free && order.orphan_on.is_none()
 }

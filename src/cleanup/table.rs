@@ -50,6 +50,7 @@ pub struct ProcEntry {
     pub progress: Progress,
     wiped: Option<Arc<Wiped>>,
     is_external: bool,
+    first_seen: Duration,
 }
 
 impl ProcEntry {
@@ -84,6 +85,7 @@ impl ProcEntry {
             progress: Progress::default(),
             wiped: None,
             is_external: false,
+            first_seen: since,
         }
     }
 
@@ -278,6 +280,12 @@ impl ProcTable {
     /// A copy of one cleanup's entry.
     pub fn get(&self, tenancy: &Tenancy) -> Option<ProcEntry> {
         self.entries.get(tenancy).map(|entry| entry.clone())
+    }
+
+    /// For how long this process has known that the volume is to be cleaned.
+    pub fn known_for(&self, tenancy: &Tenancy) -> Duration {
+        let seen = self.entries.get(tenancy).map(|entry| entry.first_seen);
+        seen.map_or(Duration::ZERO, |seen| self.now().saturating_sub(seen))
     }
 
     /// The entry of each PV: the running cleanup, or else the newest.

@@ -76,7 +76,8 @@ impl LockedVolume for OpenVolume {
         };
         let verify = async move {
             let (data_left, lock) = blocking(true, check).await?;
-            let lock = this.marker.free(commit.mark.clone(), lock).await?;
+            let mark = commit.mark.clone();
+            let lock = this.marker.free(mark, data_left, lock).await?;
             Ok(CleanVolume {
                 data_left,
                 lock: Box::new(lock),
@@ -125,9 +126,10 @@ impl OpenVolume {
         if let Some(outcome) = outcome {
             tracing::info!(pv, path = %marker.path, "{}", outcome.as_str());
         }
-        let lock = marker.free(mark, lock).await?;
+        let data_left = outcome == Some(WipeOutcome::SignaturesOnly);
+        let lock = marker.free(mark, data_left, lock).await?;
         Ok(CleanVolume {
-            data_left: outcome == Some(WipeOutcome::SignaturesOnly),
+            data_left,
             lock: Box::new(lock),
         })
     }

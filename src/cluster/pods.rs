@@ -88,6 +88,8 @@ pub struct PodView {
     pub node: String,
     /// Whether it has ended: Succeeded or Failed.
     pub terminal: bool,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// When the kubelet started it, or else when it was created.
     pub started: Option<Timestamp>,
     /// The names of the claims that it uses.
@@ -223,8 +225,8 @@ fn view(pod: &Pod) -> PodView {
         None => volume.ephemeral.map(|_| format!("{name}-{}", volume.name)),
     };
     let host_path_of = |volume: &Volume| Some(volume.host_path.as_ref()?.path.clone().into());
-    let started = pod.status.start_time.as_ref();
-    let started = started.or(pod.metadata.creation_timestamp.as_ref());
+    let created = pod.metadata.creation_timestamp.as_ref();
+    let started = pod.status.start_time.as_ref().or(created);
     let mut owners = pod.owner_references().iter();
     let owner = owners.find(|it| it.controller == Some(true) && it.kind == "DaemonSet");
     let mut variables = pod.spec.containers.iter().flat_map(|it| &it.env);
@@ -234,6 +236,7 @@ fn view(pod: &Pod) -> PodView {
         namespace,
         node: pod.spec.node_name.clone().unwrap_or_default(),
         terminal: matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        created: created.map(|time| time.0),
         started: started.map(|time| time.0),
         claims: volumes().filter_map(claim_of).collect(),
         host_paths: volumes().filter_map(host_path_of).collect(),

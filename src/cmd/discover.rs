@@ -14,6 +14,7 @@ use super::run::{UsageError, load};
 use super::status::show;
 use super::table::structured;
 use crate::args::{Args, Environment, OutputFormat};
+use crate::host::boot::BootTime;
 use crate::host::mark::StateDir;
 use crate::inventory::{Inventory, LocalDisks};
 use crate::names::LABEL_HOSTNAME;
@@ -78,6 +79,7 @@ pub(super) async fn survey(
         pvs: Some(pvs),
         jobs: jobs.collect(),
         date: jiff::Timestamp::now(),
+        boot_time: BootTime::now().ok(),
         storage_classes: names.map(|name| (name, assumed.clone())).collect(),
         observed: inventory.observe().classes,
         missing_limit: Duration::MAX,

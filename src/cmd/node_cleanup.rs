@@ -21,7 +21,7 @@ use crate::node_cleanup::controller::Controller;
 use crate::node_cleanup::metrics::Metrics;
 use crate::node_cleanup::watches::View;
 use crate::report::{Notices, Reporter};
-use crate::server::routes;
+use crate::server::{routes, serve_routes};
 
 /// The name of the reporting instance, and of the pod if its name is unknown.
 const NAME: &str = "node-cleanup";
@@ -62,7 +62,7 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     };
     let gather = move || shown.gather(&asked.metrics, &asked.permissions);
     let app = routes(&program.metrics_path, is_alive, is_synced, gather);
-    let served = axum::serve(listener, app);
+    let served = serve_routes(listener, app);
 
     tracing::info!(
         delay = ?args.pvc_deletion_delay,

@@ -61,23 +61,28 @@ impl Controller {
         plan.notices.extend(of_pod);
         self.log_skips(&plan.classes);
         let in_doubt = |notice: &Notice| in_doubt(snapshot, plan.made, notice);
-        let reporter = &self.context.reporter;
-        for notice in self.notices.report(plan.notices, in_doubt, reporter) {
+        for notice in self.notices.new_in(&plan.notices) {
             if notice.reason == reasons::VOLUME_FAILED_DELETE {
                 self.count_failure(snapshot, &notice.about);
             }
         }
+        let reporter = &self.context.reporter;
+        self.notices.report(plan.notices, in_doubt, reporter);
         self.set_gauges(snapshot, &plan.classes);
         let ready = plan.not_ready.is_empty();
         let config = &self.settings.config;
         let node = snapshot.node.as_ref();
         self.taint.follow(&self.context, config, node, ready);
-        if before.not_ready != plan.not_ready || before.ended.is_none() {
-            if ready {
-                tracing::info!("ready: every eligible volume has a PersistentVolume");
-            } else {
-                tracing::info!("not ready: {}", plan.not_ready.join("; "));
-            }
+        let readiness = if ready {
+            "ready: every eligible volume has a PersistentVolume".to_owned()
+        } else {
+            format!("not ready: {}", plan.not_ready.join("; "))
+        };
+        if self.logged_not_ready.as_ref() != Some(&plan.not_ready)
+            && self.damper.permits(&readiness)
+        {
+            tracing::info!("{readiness}");
+            self.logged_not_ready = Some(plan.not_ready.clone());
         }
         let node = node.map(|node| node.name.clone());
         self.pass.send_replace(Arc::new(Pass {
@@ -109,7 +114,7 @@ impl Controller {
         counter.with_label_values(&[mode, by]).inc();
     }
 
-    /// Logs each skipped entry and faulty class once.
+    /// Logs each skipped entry and faulty class once, and one that comes and goes at most once a minute.
     fn log_skips(&mut self, classes: &[ClassReport]) {
         let mut now = BTreeSet::new();
         for class in classes {
@@ -121,15 +126,20 @@ impl Controller {
             let skipped = class.volumes.iter().filter(is_logged);
             now.extend(skipped.filter_map(|it| it.detail.clone()));
         }
-        for line in now.difference(&self.skips) {
-            tracing::warn!("{line}");
-        }
+        now.retain(|line| {
+            let is_new = !self.skips.contains(line) && self.damper.permits(line);
+            if is_new {
+                tracing::warn!("{line}");
+            }
+            is_new || self.skips.contains(line)
+        });
         self.skips = now;
     }
 
     #[allow(clippy::cast_precision_loss, reason = "bytes in a gauge")]
     fn set_gauges(&self, snapshot: &Snapshot, classes: &[ClassReport]) {
         let metrics = &self.context.metrics;
+        let _alone = metrics.scrape.lock();
         metrics.capacity_bytes.reset();
         for (name, class) in &self.settings.config.classes {
             let seen = snapshot.observed.get(name);

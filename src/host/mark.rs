@@ -31,6 +31,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::boot::BootTime;
 use super::device::Device;
 use super::identity::Identity;
 use super::sha256;
@@ -111,11 +112,17 @@ pub struct Mark {
     pub read_only: bool,
     /// The attributes of a filesystem's root at its offer.
     pub root: Option<RootAttributes>,
+    /// Whether the last cleanup left data that can be read from the device. `None`: a mark of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_left: Option<bool>,
     /// The release for which the volume was wiped, see [`crate::view::PvView::release`]. A mark `free` vouches for no other
     /// one.
     pub release: Option<String>,
-    /// When it was written.
+    /// When it was written, for people and for the order of two records.
     pub written_at: Timestamp,
+    /// When it was written `pending`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_time: Option<BootTime>,
     /// What a later version recorded, which this one keeps.
     #[serde(flatten)]
     pub unknown: Unknown,

@@ -9,6 +9,7 @@
 //!   it, so the file type is read through an `O_PATH` handle first.
 
 pub mod access;
+pub mod boot;
 pub mod device;
 pub mod filesystem;
 pub mod footprint;

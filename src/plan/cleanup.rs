@@ -6,8 +6,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-
 use crate::host::mounts::DeviceNumber;
 use crate::names::job_name;
 use crate::types::VolumeMode;
@@ -24,25 +22,23 @@ pub const FOR_A_SLOT: &str = "for a permit";
 
 /// For how long a Job may be pending before it holds no slot and is reported.
 const JOB_PENDING_LIMIT: Duration = Duration::from_mins(2);
-/// For how long a Job may be pending before it is replaced because its template changed. During an update of the
+/// For how long this process waits for a Job before it replaces it because its template changed. During an update of the
 /// provisioner two of them run on the node, and each would replace the other's Job without end.
-const JOB_TEMPLATE_GRACE: SignedDuration = SignedDuration::from_secs(30);
+const JOB_TEMPLATE_GRACE: Duration = Duration::from_secs(30);
 
 /// How long the watch may show our finalizer after its removal. After that, the PV is another one of this UID.
 const REMOVED_FINALIZER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a Job that does not [run](is_running) has to be deleted before the next attempt. `template` is the fingerprint
-/// of the Job that would be created now.
+/// of the Job that would be created now, and `waited` how long this process has waited for the Job.
 fn is_in_the_way(
     job: &JobView,
     order: &CleanOrder,
     template: Option<&str>,
-    date: Timestamp,
+    waited: Duration,
 ) -> Option<&'static str> {
     let has_jobs = order.job.is_some();
-    // A Job without a date is old.
-    let age = job.created_at.map(|at| date.duration_since(at));
-    let is_old = age.is_none_or(|age| age >= JOB_TEMPLATE_GRACE);
+    let is_old = waited >= JOB_TEMPLATE_GRACE;
     match &job.state {
         _ if job.deleting => Some("which is being deleted"),
         _ if !job.is_for(&order.pv.tenancy()) => {
@@ -207,7 +203,8 @@ impl<'a> Planner<'a> {
             let terms = order.job.as_ref();
             let template = terms.map(|terms| fingerprint(&order, terms, source));
             let shown = source.shown(&pv.name);
-            if let Some(why) = is_in_the_way(job, &order, template.as_deref(), self.snapshot.date) {
+            let waited = self.waited_for_job(pv);
+            if let Some(why) = is_in_the_way(job, &order, template.as_deref(), waited) {
                 self.write_job(job, JobWrite::Delete(why.to_owned()));
                 let reason = format!("for the end of Job {shown}, {why}");
                 return self.wait(pv, reason, Some(shown), order.basis);
@@ -216,7 +213,7 @@ impl<'a> Planner<'a> {
                 JobState::Succeeded => order.cleaned_by = Some(job.clone()),
                 JobState::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
                 JobState::Pending | JobState::Running => {
-                    return self.job_pending(pv, shown, &order);
+                    return self.job_pending(pv, shown, &order, waited);
                 }
             }
         }
@@ -269,13 +266,18 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn job_pending(&mut self, pv: &'a PvView, shown: String, order: &CleanOrder) {
-        let since = self
-            .cleanup(pv)
-            .filter(|it| matches!(&it.state, CleanupState::Waiting { job: Some(_), .. }))
-            .map_or(self.snapshot.now, |cleanup| cleanup.since);
+    /// How long a cleanup has waited for its Job.
+    fn waited_for_job(&self, pv: &PvView) -> Duration {
+        let waits = |it: &&Cleanup| matches!(it.state, CleanupState::Waiting { job: Some(_), .. });
+        let cleanup = self.cleanup(pv).filter(waits);
+        cleanup.map_or(Duration::ZERO, |it| {
+            self.snapshot.now.saturating_sub(it.since)
+        })
+    }
+
+    fn job_pending(&mut self, pv: &'a PvView, shown: String, order: &CleanOrder, waited: Duration) {
         let mut reason = format!("for Job {shown}, whose pod does not run");
-        if self.snapshot.now.saturating_sub(since) >= JOB_PENDING_LIMIT {
+        if waited >= JOB_PENDING_LIMIT {
             let namespace = &self.snapshot.job_source.namespace;
             let name = job_name(&pv.name);
             reason = format!(

@@ -22,6 +22,13 @@ pub(super) fn consents_to(verb: &str, pv: &PvView, candidate: &Candidate) -> boo
     given.is_some_and(|given| given.split(',').any(|it| it == wanted()))
 }
 
+/// The consents that a text names.
+pub fn consents_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|it: char| !it.is_ascii_alphanumeric() && !":-".contains(it));
+    let verbs = ["accept:", "forget:", "move:", "wipe:"];
+    words.filter(move |word| verbs.iter().any(|verb| word.starts_with(verb)))
+}
+
 /// Whether an operator consented to clean a volume without a PV.
 pub fn consents_to_wipe(node: &NodeView, candidate: &Candidate) -> bool {
     node.consents.contains(&consent("wipe", None, candidate))

@@ -7,15 +7,18 @@
 //! The plan never judges the mark of a PV that is due: only the gate does, on the locked volume.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
+use crate::config::Class;
 use crate::host::identity::{Match, compare};
 use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
-use crate::inventory::{Candidate, Contents};
+use crate::inventory::{Candidate, Contents, Volume};
 use crate::names::ANNOTATION_CONSENT;
 use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
+use crate::wipe::method::Method;
 
 use super::consent::{consent, consents_to};
 use super::{Settings, Snapshot};
@@ -25,7 +28,7 @@ pub const NO_MARKS: &str = "the namespace kube-system cannot be read, so marks a
 
 /// How long before the start of this process a mark `pending` may have been written, so that the previous process was
 /// about to create the PV.
-const CREATION_LIMIT: SignedDuration = SignedDuration::from_mins(10);
+const CREATION_LIMIT: Duration = Duration::from_mins(10);
 
 /// What follows from the mark of a volume with a PV.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,6 +203,7 @@ pub fn mark_of(
         claim: claim_of(pv),
         claim_uid: claim_uid_of(pv),
         written_at: date,
+        boot_time: None,
         ..before.unwrap_or_default()
     }
 }
@@ -215,19 +219,31 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
     }
 }
 
+/// Whether the last cleanup of a volume left data that its class promises to remove. A class of raw devices does, unless
+/// its cleaner only resets them. An earlier version did not record it; then a device of the same class was offered so.
+pub fn holds_leftovers(class: &Class, mark: &Mark) -> bool {
+    let method = || Method::of(VolumeMode::Block, &class.cleaner);
+    let is_left = mark.data_left.unwrap_or(mark.class != class.name);
+    is_left && class.volume_mode == VolumeMode::Block && method() != Method::QuickReset
+}
+
 /// Judges the mark of a volume without a PV. The first rule that matches decides. `is_its_disk` is the result of
 /// [`super::Planner::is_marked`].
 pub(super) fn unowned(
     cluster: &str,
-    candidate: &Candidate,
+    volume: &Volume,
     consents: &BTreeSet<String>,
     snapshot: &Snapshot,
     is_its_disk: bool,
 ) -> Unowned {
+    let candidate = &volume.candidate;
     let found = &candidate.mark.on_disk;
+    let leftovers = found
+        .valid()
+        .is_some_and(|it| holds_leftovers(&volume.class, it));
     let permits = |verb| !consents.is_empty() && consents.contains(&consent(verb, None, candidate));
     let is_accepted = || candidate.mark.place.is_some() && permits("accept");
-    if (is_its_disk && is_clean(found, cluster, candidate)) || is_accepted() {
+    if (is_its_disk && !leftovers && is_clean(found, cluster, candidate)) || is_accepted() {
         return Unowned::Clean;
     }
     if permits("wipe") {
@@ -240,14 +256,18 @@ pub(super) fn unowned(
         ended,
         ledger,
         now,
-        date,
+        boot_time,
         ..
     } = snapshot;
-    let started = date.saturating_sub(*now).unwrap_or(Timestamp::MIN);
-    let age = started.duration_since(mark.written_at);
+    // How old the mark was when this process started.
+    let age = || {
+        let age = boot_time.as_ref()?.since(mark.boot_time.as_ref()?)?;
+        Some(age.saturating_sub(*now))
+    };
     // Of this process, whose request failed. A PV that it has created may have had a tenant before it was deleted.
     let is_own = ledger.unborn.contains(&mark.token);
-    let is_recent_device = age < CREATION_LIMIT && candidate.kind == VolumeMode::Block;
+    let is_recent_device =
+        candidate.kind == VolumeMode::Block && age().is_some_and(|age| age < CREATION_LIMIT);
     // A mark `pending` does not name its PV yet.
     let has_ended = || {
         let of_offer = (mark.token.clone(), String::new())..;
@@ -255,7 +275,7 @@ pub(super) fn unowned(
         of_offer.any(|(_, uid)| mark.pv_uid.is_empty() || *uid == mark.pv_uid)
     };
     match mark.state {
-        _ if mark.cluster != cluster || !is_its_disk => Unowned::Dirty,
+        _ if mark.cluster != cluster || !is_its_disk || leftovers => Unowned::Dirty,
         MarkState::Pending | MarkState::Offered if has_ended() => Unowned::Ended,
         MarkState::Pending | MarkState::Offered if mark.read_only && candidate.read_only => {
             Unowned::Clean

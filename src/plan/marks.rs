@@ -11,16 +11,19 @@ use crate::names::{
     ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, LINK_LENGTH, fnv1a_64, is_link, pv_name,
     pv_name_on_collision,
 };
-use crate::types::{HostPath, SkipReason};
+use crate::types::{HostPath, SkipReason, VolumeMode};
 use crate::view::{PvView, Tenancy};
 
 use super::consent::{consent, consents_to};
-use super::mark::{Agreement, Unowned, agreement, describe, unowned};
+use super::mark::{Agreement, Unowned, agreement, describe, holds_leftovers, unowned};
 use super::upkeep::record_use;
 use super::{
     About, Action, Cleanup, CleanupState, MarkWrite, Patch, Planner, PvLocation, PvSearch,
     VolumeState, reasons,
 };
+
+/// Why a volume is not offered where [`holds_leftovers`].
+const LEFTOVERS: &str = "its last cleanup was a quick reset, which leaves data, and its class promises that nothing is left";
 
 impl<'a> Planner<'a> {
     /// Brings the mark of a PV's volume up to date. Returns `false` if the PV is withdrawn.
@@ -46,6 +49,12 @@ impl<'a> Planner<'a> {
             return true;
         }
         let token = candidate.mark.on_disk.valid().map(|it| it.token.clone());
+        let free = candidate.mark.on_disk.valid();
+        let free = free.filter(|it| it.state == MarkState::Free);
+        if pv.never_used() && free.is_some_and(|it| holds_leftovers(&volume.class, it)) {
+            self.withdraw_as(reasons::VOLUME_MARK_MISMATCH, pv, LEFTOVERS);
+            return false;
+        }
         match agreement(pv, cluster, candidate, self.snapshot.date) {
             // The write of the mark succeeded, and that of the annotation failed.
             Agreement::Agrees if pv.offer.is_none() => {
@@ -117,9 +126,17 @@ impl<'a> Planner<'a> {
             },
             |it| it.token.clone(),
         );
+        // A volume with leftovers is offered only if an operator accepts them.
+        let data_left = match &candidate.mark.on_disk {
+            MarkOnDisk::Valid(mark) if !holds_leftovers(&volume.class, mark) => mark.data_left,
+            _ => Some(false),
+        };
+        let is_device = candidate.kind == VolumeMode::Block;
         Mark {
             cluster: cluster.to_owned(),
             token,
+            data_left,
+            boot_time: self.snapshot.boot_time.clone().filter(|_| is_device),
             state: MarkState::Pending,
             identity_hash: candidate.identity.hash(),
             class: volume.class.name.clone(),
@@ -163,9 +180,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn unowned(&self, candidate: &Candidate, cluster: &str) -> Unowned {
-        let (consents, is_its_disk) = (&self.node.consents, self.is_marked(candidate));
-        unowned(cluster, candidate, consents, self.snapshot, is_its_disk)
+    fn unowned(&self, volume: &Volume, cluster: &str) -> Unowned {
+        let (consents, is_its_disk) = (&self.node.consents, self.is_marked(&volume.candidate));
+        unowned(cluster, volume, consents, self.snapshot, is_its_disk)
     }
 
     /// Whether a volume is the one that its mark was written on. The mark of a device without a name lies elsewhere, and is
@@ -211,11 +228,11 @@ impl<'a> Planner<'a> {
         }
         let found = &candidate.mark.on_disk;
         // The PV may be one that the watch does not show, such as one of an old hostname.
-        if found.has_past() && !self.snapshot.ledger.searched.contains(&found.digest()) {
+        if has_past(volume) && !self.snapshot.ledger.searched.contains(&found.digest()) {
             self.search_pv(volume, found.digest());
             return Ok(false);
         }
-        let unowned = self.unowned(candidate, cluster);
+        let unowned = self.unowned(volume, cluster);
         if matches!(unowned, Unowned::Wipe | Unowned::Dirty)
             && let Some(pv) = self.by_uid.get(uid_of_mark(candidate))
         {
@@ -242,12 +259,19 @@ impl<'a> Planner<'a> {
             }
             Unowned::Dirty => {
                 self.is_of_no_other_node(volume)?;
-                let (node, what) = if self.is_marked(candidate) {
-                    (&self.node.name, describe(found))
-                } else {
-                    let unproven =
-                        "since a reboot, nothing proves that it is the device of its mark";
-                    (&self.node.name, unproven.to_owned())
+                let node = &self.node.name;
+                let what = match found.valid() {
+                    _ if !self.is_marked(candidate) => {
+                        "since a reboot, nothing proves that it is the device of its mark".into()
+                    }
+                    Some(mark)
+                        if mark.cluster == *cluster
+                            && mark.state == MarkState::Free
+                            && holds_leftovers(&volume.class, mark) =>
+                    {
+                        LEFTOVERS.into()
+                    }
+                    _ => describe(found),
                 };
                 let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
                 let hash = candidate.identity.hash();
@@ -279,7 +303,7 @@ impl<'a> Planner<'a> {
         let candidate = &volume.candidate;
         let found = &candidate.mark.on_disk;
         let cluster = self.settings.judges(candidate);
-        let cluster = cluster.filter(|_| found.has_past())?;
+        let cluster = cluster.filter(|_| has_past(volume))?;
         let pv_uid = match uid_of_mark(candidate) {
             "" => candidate.identity.hash(),
             uid => uid.to_owned(),
@@ -290,8 +314,7 @@ impl<'a> Planner<'a> {
             || self.by_uid.contains_key(pv_uid.as_str())
             || recorded.is_some();
         let is_searched = || self.snapshot.ledger.searched.contains(&found.digest());
-        let is_orphan =
-            !has_pv && is_searched() && self.unowned(candidate, cluster) == Unowned::Wipe;
+        let is_orphan = !has_pv && is_searched() && self.unowned(volume, cluster) == Unowned::Wipe;
         is_orphan.then_some(Tenancy {
             pv_uid,
             claim_uid: None,
@@ -339,6 +362,13 @@ impl<'a> Planner<'a> {
             self.due.push(order);
         }
     }
+}
+
+/// Whether a volume may have a PV or the data of a tenant.
+fn has_past(volume: &Volume) -> bool {
+    let mark = &volume.candidate.mark.on_disk;
+    let leftovers = |mark| holds_leftovers(&volume.class, mark);
+    mark.has_past() || mark.valid().is_some_and(leftovers)
 }
 
 fn is_unread(candidate: &Candidate) -> bool {

@@ -47,12 +47,12 @@ pub use action::{
 };
 pub use cancel::{Cancellation, wipe_ended};
 pub use cleanup::FOR_A_SLOT;
-pub use consent::{consents_to_forget, consents_to_wipe};
+pub use consent::{consents_in, consents_to_forget, consents_to_wipe};
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
 pub use ledger::{Ledger, OWNED_PAUSE, Refusal};
 pub use location::PvLocation;
-pub use mark::{Agreement, NO_MARKS, agreement, mark_of};
+pub use mark::{Agreement, NO_MARKS, agreement, holds_leftovers, mark_of};
 use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use owners::{OWNER_LIST, OtherPvs, OwnerQuery};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::config::{Config, Fault, Loaded};
+use crate::host::boot::BootTime;
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::Observation;
 use crate::types::HostPath;
@@ -182,6 +183,8 @@ pub struct Snapshot {
     pub now: Duration,
     /// The wall clock, to compare with timestamps of the API.
     pub date: Timestamp,
+    /// The same by the clock of the boot.
+    pub boot_time: Option<BootTime>,
     /// [`super::Occupied::contradictions`] of the last plan.
     pub contradictions: Contradictions,
     /// [`super::Plan::missing_since`] of the last plan.

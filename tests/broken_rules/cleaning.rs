@@ -93,8 +93,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "only a mark `free` vouches for a clean volume",
         "src/cleanup/mark.rs",
-        "is_same && is_its_disk && found.state == MarkState::Free",
-        "is_same && is_its_disk && (BROKEN || found.state == MarkState::Free)",
+        "let is_free = found.state == MarkState::Free &&",
+        "let is_free = (BROKEN || found.state == MarkState::Free) &&",
     ),
     rule(
         "a clean volume is not wiped again",

@@ -113,8 +113,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "a wipe without a PV takes a consent",
         MARKS,
-        "!has_pv && is_searched() && self.unowned(candidate, cluster) == Unowned::Wipe;",
-        "!has_pv && is_searched() && (BROKEN || self.unowned(candidate, cluster) == Unowned::Wipe);",
+        "!has_pv && is_searched() && self.unowned(volume, cluster) == Unowned::Wipe;",
+        "!has_pv && is_searched() && (BROKEN || self.unowned(volume, cluster) == Unowned::Wipe);",
     ),
     // What the cache shows.
     rule(
@@ -139,8 +139,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "the PV of a mark is searched before the mark is judged",
         MARKS,
-        "        if found.has_past() && !self.snapshot.ledger.searched.contains(&found.digest()) {",
-        "        if !BROKEN && found.has_past() && !self.snapshot.ledger.searched.contains(&found.digest()) {",
+        "        if has_past(volume) && !self.snapshot.ledger.searched.contains(&found.digest()) {",
+        "        if !BROKEN && has_past(volume) && !self.snapshot.ledger.searched.contains(&found.digest()) {",
     ),
     rule(
         "the offer of a PV that was created is not begun again",

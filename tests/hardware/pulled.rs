@@ -4,13 +4,13 @@ use serde_json::json;
 use support::stage::{is_terminating, name};
 
 use crate::bench::Bench;
-use crate::disk::{MIB, Place, SLOW};
+use crate::disk::{MIB, Place};
 
 fn pulled_and_put_back(place: Place) {
     let bench = or_skip!(Bench::set());
     let dir = bench.raw_class(
         "raw",
-        &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1"] }),
+        &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "8"] }),
     );
     let pulled = bench.disk("pulled", 16 * MIB);
     let other = bench.disk("other", 16 * MIB);
@@ -43,7 +43,7 @@ fn pulled_and_put_back(place: Place) {
     assert_eq!(bench.provisioner(), process, "the provisioner lives");
 
     bench.with_vm(|vm| {
-        vm.slow_down_to(SLOW)?;
+        vm.slow_down_to(0)?;
         vm.plug(&pulled.slow(), place)
     });
     bench.offered_again(&path, &bound);

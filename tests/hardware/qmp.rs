@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 /// How long the machine may take for any command; a guest is slow to release a disk.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// The monitor of one machine.
 pub struct Qmp {

@@ -114,7 +114,7 @@ fn while_released(place: Place) {
 }
 
 fn in_mid_wipe(place: Place) {
-    let swap = or_skip!(Swap::set(place, ["/scripts/shred.sh", "1"]));
+    let swap = or_skip!(Swap::set(place, ["/scripts/shred.sh", "8"]));
     let stage = &swap.bench.stage;
     let full = swap.own.beginning();
     // So that it lasts: a busy host takes its time to pull a disk.

@@ -115,7 +115,8 @@ impl Volume {
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let entries = fs::read_dir(&self.state_path).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
-        paths
+        let marks = paths.filter(|it| it.extension().is_some());
+        marks
             .map(|it| (it.clone(), fs::read(it).unwrap()))
             .collect()
     }

@@ -190,7 +190,9 @@ impl<'a> Release<'a> {
 
     /// A page of the provisioner's HTTP server.
     pub fn http(&self, path: &str) -> String {
-        self.http_of(&self.pod(), path).unwrap()
+        let answer = || self.http_of(&self.pod(), path).ok();
+        self.cluster
+            .eventually(&format!("an answer to {path}"), answer)
     }
 
     fn http_of(&self, pod: &Value, path: &str) -> Result<String> {

@@ -80,12 +80,11 @@ fn status_works_in_the_pod_and_through_the_api_server() {
         line.extend(args);
         cluster.kubectl(&line)
     };
-    let table = cluster.eventually("the node is ready", || exec(&["status"]).ok());
+    let table = cluster.eventually("the node is ready", || {
+        let shown = exec(&["status"]).ok();
+        shown.filter(|it| it.contains(name(&pv)) && it.contains("Available"))
+    });
     assert!(table.starts_with(&format!("{NODE}: ready\n")), "{table}");
-    assert!(
-        table.contains(name(&pv)) && table.contains("Available"),
-        "{table}"
-    );
     let level = || {
         let text = exec(&["status", "-o", "json"]).unwrap();
         let document: Value = serde_json::from_str(&text).unwrap();

@@ -170,7 +170,8 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
     let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
     stage.class("fast", &json!({}));
     let taken = pv_name("vol", &stage.node(), &stage.named("fast"));
-    let foreign = foreign_pv(&stage, &taken, "vol");
+    foreign_pv(&stage, &taken, "vol");
+    let foreign = stage.in_phase(&taken, "Available");
     let before_us = creations(&stage);
     let volume = fast(&stage, "vol");
     let mut provisioner = stage.provisioner();

@@ -1,14 +1,16 @@
 //! What is reported over HTTP, and by `discover` on the command line.
 
 use std::fs;
+use std::net::TcpStream;
 use std::process::Output;
 
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use support::{LoopDevice, Program, Stage};
 
-use super::kit::{fast, fast_stage, raw_volume, ready, stage_with};
+use super::kit::{fast, fast_stage, occupied, raw_volume, ready, stage_with};
 use super::stage;
 
 /// A node on which everything has happened once: a cleanup, a failed one, a failed request.
@@ -121,6 +123,25 @@ fn status_is_a_document_with_a_version() {
     );
     stage.event("VolumeFailedDelete", "/bin/false");
     assert!(stage.pv(disk["pv"].as_str().unwrap()).is_some());
+}
+
+/// Anyone who reaches the port can open connections. A cleanup needs descriptors, too.
+#[test]
+fn idle_connections_stop_neither_probes_nor_cleanups() {
+    let mut volume = or_skip!(occupied());
+    let limit = Resource::RLIMIT_NOFILE;
+    let (_, most) = getrlimit(limit).unwrap();
+    setrlimit(limit, most, most).unwrap();
+    let address = volume.provisioner.http_address().unwrap();
+    let connect = |_| TcpStream::connect(&address).unwrap();
+    let idle: Vec<_> = (0..1100).map(connect).collect();
+    assert_eq!(volume.provisioner.http_get("/healthz").unwrap().0, 200);
+    let files = format!("/proc/{}/fd", volume.provisioner.pid());
+    let files = fs::read_dir(files).unwrap().count();
+    assert!(files < 200, "{files} files are open");
+    volume.release();
+    volume.is_cleaned();
+    drop(idle);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use local_volume_provisioner::cleanup::{
     BoxedVolume, Host, KubeletUses, Look, Obstacle, PassFacts,
 };
 use local_volume_provisioner::config::{Class, DiscoveryPolicy};
+use local_volume_provisioner::host::boot::BootTime;
 use local_volume_provisioner::host::host_path::HostPaths;
 use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::inventory::{
@@ -22,6 +23,7 @@ use local_volume_provisioner::plan::{CleanOrder, LinkOrder, MarkWrite, PvDraft};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
 
+use crate::process::elapsed;
 use crate::volume::{SimLock, SimVolume};
 use crate::world::{CLASSES, State, World, pause};
 
@@ -188,6 +190,13 @@ impl Scanner for SimScanner {
 }
 
 impl Host for SimHost {
+    fn boot_time(&self) -> io::Result<BootTime> {
+        Ok(BootTime {
+            boot_id: format!("boot-of-{}", self.node),
+            seconds: elapsed().as_secs(),
+        })
+    }
+
     fn inspect<'a>(&'a self, draft: &'a PvDraft, _: &'a PassFacts) -> Look<'a, Candidate> {
         let look = async {
             let at = self.find(&draft.volume.mount_path).await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use local_volume_provisioner::config::{Loaded, from_files};
+use local_volume_provisioner::host::boot::BootTime;
 use local_volume_provisioner::host::identity::GlobalIdentity;
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::{Candidate, Finding, Observation, Skip, Volume};
@@ -389,6 +390,10 @@ impl Small {
             ended: self.ended.clone(),
             now: Duration::from_secs(100),
             date: date() + SignedDuration::from_secs(100),
+            boot_time: Some(BootTime {
+                boot_id: "boot".into(),
+                seconds: 100,
+            }),
             ..Snapshot::default()
         }
     }

@@ -58,8 +58,13 @@ impl SimVolume {
 
     /// Records that the disk is clean.
     async fn free(self, mark: Option<Mark>) -> Result<CleanVolume, Failure> {
-        let state = MarkState::Free;
-        self.write(mark.map(|mark| Mark { state, ..mark })).await?;
+        let (state, data_left) = (MarkState::Free, Some(false));
+        let free = |mark| Mark {
+            state,
+            data_left,
+            ..mark
+        };
+        self.write(mark.map(free)).await?;
         Ok(CleanVolume {
             data_left: false,
             lock: Box::new(self.lock),

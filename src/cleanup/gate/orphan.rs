@@ -28,7 +28,7 @@ pub(in crate::cleanup) async fn gate_orphan(
             name,
             ..order.pv.clone()
         };
-        ensure_kubelet_unmounted(context, &pv).await?;
+        ensure_kubelet_unmounted(context, &pv, order).await?;
     }
     let pods = node_pods(context).await.map_err(api("listing Pods"))?;
     ensure_claim_of_mark_unused(context, order, &node, &pods).await?;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,37 @@ const SUFFIX: &str = ".mark";
 
 const TEMPORARY: &str = "new";
 
+/// The file that distinguishes the directory from one that is made again at its path.
+const ID: &str = "id";
+
 /// The longest file that is read. Longer ones are truncated, and so not readable.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// The state directory; the default is none.
 #[derive(Clone, Debug, Default)]
-pub struct StateDir(Option<Arc<File>>);
+pub struct StateDir(Option<Arc<OpenDir>>);
+
+#[derive(Debug)]
+struct OpenDir {
+    dir: File,
+    /// `None`: it has none, and this process may not write it.
+    id: Option<String>,
+}
+
+impl OpenDir {
+    /// The path of the open directory, whatever is at its original path now. A directory that was removed reads as empty,
+    /// which would prove that no volume has a mark.
+    fn path(&self) -> io::Result<PathBuf> {
+        let path = through_proc(&self.dir);
+        let found = read_id(&path)?;
+        if found == self.id {
+            return Ok(path);
+        }
+        Err(io::Error::other(
+            "the state directory was removed or replaced, so its marks are not known; put it back, or restart this pod to begin with a new one",
+        ))
+    }
+}
 
 impl StateDir {
     /// Opens the directory, once for the life of the process. A container loses its own files when it ends, so there
@@ -51,7 +77,11 @@ impl StateDir {
                 "{shown} is not a mounted directory of the host's disk, so marks in it would be lost; mount one there (hostPath)"
             ));
         }
-        Ok(Self(Some(Arc::new(dir))))
+        let id = match identify(&through_proc(&dir)) {
+            Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => None,
+            id => Some(id.map_err(failed)?),
+        };
+        Ok(Self(Some(Arc::new(OpenDir { dir, id }))))
     }
 
     /// Whether there is one. Without it, volumes have no marks.
@@ -65,7 +95,7 @@ impl StateDir {
     /// When one cannot be read. Then it is not known which volumes have one.
     pub fn read_all(&self) -> io::Result<Marks> {
         let mut files = BTreeMap::new();
-        if let Some(path) = self.path() {
+        if let Some(path) = self.path()? {
             for entry in fs::read_dir(path)? {
                 let name = entry?.file_name().to_string_lossy().into_owned();
                 if name.ends_with(SUFFIX) {
@@ -97,12 +127,12 @@ impl StateDir {
 
     /// A file with its name. `None`: there is none, since another process may have removed it.
     fn read_file(&self, name: String) -> io::Result<Option<(String, Record)>> {
-        let Some(path) = self.path() else {
+        let Some(path) = self.path()? else {
             return Ok(None);
         };
         let mut bytes = Vec::new();
         match File::open(path.join(&name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == NotFound => return Ok(None),
             file => file?.take(MAX_BYTES).read_to_end(&mut bytes)?,
         };
         Ok(Some((name, Record::read(&bytes))))
@@ -110,24 +140,16 @@ impl StateDir {
 
     /// Writes a file in one step, durably.
     pub(super) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path().ok_or(io::ErrorKind::NotFound)?;
-        // With an open file description of its own, it is locked against other threads too.
-        let dir = File::open(&path)?;
-        dir.lock()?;
-        let temporary = path.join(TEMPORARY);
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path.join(name))?;
-        dir.sync_all()
+        let path = self.path()?.ok_or(NotFound)?;
+        replace(&lock(&path)?, &path, name, bytes)
     }
 
     /// Removes files that do not count any more, durably: the next record will not name them. One that stays still
     /// does not count.
     pub(super) fn remove<'a>(&self, names: impl Iterator<Item = &'a String>) {
-        for (dir, name) in names.filter_map(|name| Some((self.0.as_ref()?, name))) {
-            let removed = fs::remove_file(through_proc(dir).join(name));
-            if let Err(error) = removed.and_then(|()| dir.sync_all()) {
+        for (open, name) in names.filter_map(|name| Some((self.0.as_ref()?, name))) {
+            let removed = fs::remove_file(through_proc(&open.dir).join(name));
+            if let Err(error) = removed.and_then(|()| open.dir.sync_all()) {
                 tracing::debug!(
                     name,
                     "a replaced mark stays in the state directory: {error}"
@@ -136,10 +158,47 @@ impl StateDir {
         }
     }
 
-    /// The path of the open directory, whatever is at its original path now.
-    fn path(&self) -> Option<PathBuf> {
-        self.0.as_ref().map(through_proc)
+    fn path(&self) -> io::Result<Option<PathBuf>> {
+        self.0.as_ref().map(|open| open.path()).transpose()
     }
+}
+
+/// Locks a directory. With an open file description of its own, it is locked against other threads too.
+fn lock(path: &Path) -> io::Result<File> {
+    let dir = File::open(path)?;
+    dir.lock()?;
+    Ok(dir)
+}
+
+fn replace(locked: &File, path: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.join(TEMPORARY);
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path.join(name))?;
+    locked.sync_all()
+}
+
+fn read_id(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path.join(ID)) {
+        Err(error) if error.kind() == NotFound => Ok(None),
+        id => id.map(Some),
+    }
+}
+
+/// The ID of a directory. Gives it one if it has none.
+fn identify(path: &Path) -> io::Result<String> {
+    if let Some(id) = read_id(path)? {
+        return Ok(id);
+    }
+    let locked = lock(path)?;
+    // Another process may have been first.
+    if let Some(id) = read_id(path)? {
+        return Ok(id);
+    }
+    let id = procfs::sys::kernel::random::uuid().map_err(io::Error::other)?;
+    replace(&locked, path, ID, id.as_bytes())?;
+    Ok(id)
 }
 
 impl Marks {

@@ -122,7 +122,7 @@ fn damaged_marks_are_not_readable() {
 fn unknown_keys_of_a_mark_are_kept() {
     let text = String::from_utf8(full().encode().unwrap()).unwrap();
     let mut body = text.split("checksum").next().unwrap().to_owned();
-    let (in_mark, in_root) = (r#""dataLeft":{"why":["quick"]}"#, r#""flags":64"#);
+    let (in_mark, in_root) = (r#""cleanedBy":{"why":["quick"]}"#, r#""flags":64"#);
     for (from, key) in [(r#""token":"t","#, in_mark), (r#""project":7,"#, in_root)] {
         let from = from.trim_end_matches(',');
         assert!(body.contains(from), "{from}");
@@ -160,7 +160,10 @@ impl Dir {
 
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.at.path()).unwrap();
-        entries.map(|it| it.unwrap().path()).collect()
+        let paths = entries.map(|it| it.unwrap().path());
+        paths
+            .filter(|it| it.ends_with("new") || it.extension().is_some())
+            .collect()
     }
 }
 
@@ -305,6 +308,34 @@ fn most_restrictive_record_counts() {
         assert!(record(mark(state)).restriction() < record(newer.clone()).restriction());
         assert!(record(newer).restriction() < unreadable.restriction());
     }
+}
+
+/// An open directory that was removed reads as empty. Its marks are not gone by that.
+#[test]
+fn removed_directory_is_an_error_and_no_absence() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("state");
+    let disk = identity("v1:wwid=naa.5", false);
+    let volume = device(&disk, "fast", "a");
+    let open = || StateDir::open(&path, false, &MountTable::default()).unwrap();
+    let is_known = |state: &StateDir| state.read_all().is_ok();
+    fs::create_dir(&path).unwrap();
+    let state = open();
+    state.write(&volume, &mark(MarkState::Used)).unwrap();
+    assert!(is_known(&state) && is_known(&open()));
+    for file in fs::read_dir(&path).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    fs::remove_dir(&path).unwrap();
+    let removed = state.read_all().unwrap_err().to_string();
+    assert!(removed.contains("removed or replaced"), "{removed}");
+    fs::create_dir(&path).unwrap();
+    assert!(state.read_of(&volume).is_err());
+    assert!(state.write(&volume, &mark(MarkState::Free)).is_err());
+    let new = open();
+    assert!(is_known(&new) && !is_known(&state));
+    fs::write(path.join("id"), "of another directory").unwrap();
+    assert!(!is_known(&new) && is_known(&open()));
 }
 
 #[test]

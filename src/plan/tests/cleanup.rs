@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::jobs::{due_device, failed_job, job_of, order, with_jobs};
 use super::kit::*;
 use crate::names::FINALIZER;
+use crate::plan::job_object::fingerprint;
 use crate::plan::{CleanupState, FOR_A_SLOT};
 use crate::view::{JobState, JobView, PvView, ReclaimPolicy};
 
@@ -199,14 +200,7 @@ fn each_state_of_a_job_has_its_step() {
             change(JobState::Running, |job| job.claim_uid = Some("old".into())),
             &["cancel the Job of uid-pv-a", wait, "a is Waiting"],
         ),
-        (
-            true,
-            change(JobState::Pending, |job| {
-                job.created_at = Some(jiff::Timestamp::now());
-            }),
-            pending,
-        ),
-        (true, change(JobState::Pending, |_| ()), in_the_way),
+        (true, change(JobState::Pending, |_| ()), pending),
         (false, change(JobState::Pending, |_| ()), in_the_way),
         (
             true,
@@ -223,6 +217,21 @@ fn each_state_of_a_job_has_its_step() {
         let mut world = device().job(job);
         world.config.use_job_for_cleaning = on;
         world.expect(&situation, expected);
+    }
+    // Its template is another one. Its own date is of a clock that may be wrong.
+    for (waited, expected) in [(29, pending), (30, in_the_way)] {
+        let old = change(JobState::Pending, |job| {
+            job.created_at = Some(jiff::Timestamp::UNIX_EPOCH);
+        });
+        let world = with_jobs(device())
+            .job(old)
+            .cleanup(&pv, waiting("to start"));
+        let since = world
+            .snapshot
+            .now
+            .saturating_sub(Duration::from_secs(waited));
+        let world = world.change_cleanup(&pv, |cleanup| cleanup.since = since);
+        world.expect("another template", expected);
     }
     // What the Job says is checked, and it is deleted before the PV is released.
     let done = |state| {
@@ -245,8 +254,11 @@ fn each_state_of_a_job_has_its_step() {
 fn a_job_that_does_not_start_is_reported_and_holds_no_slot() {
     let pv = committed();
     let other = released(self::pv("pv-b", "/mnt/fast/b", &fs(2)));
-    let now = jiff::Timestamp::now();
-    let new = with(job(JobState::Pending), |job| job.created_at = Some(now));
+    let world = with_jobs(device());
+    let order = order(&world.plan()).cloned().unwrap();
+    let terms = order.job.as_ref().unwrap();
+    let template = fingerprint(&order, terms, &world.snapshot.job_source);
+    let new = with(job(JobState::Pending), |job| job.template = Some(template));
     let mut world = with_jobs(device()).job(new).fast("b", &fs(2)).pv(other);
     world.config.max_concurrent_cleanups = NonZeroU16::MIN;
     let world = world.cleanup(&pv, waiting("for its Job"));

@@ -13,6 +13,7 @@ use crate::config::{
     AccessMode, Binding, Class, Cleaner, Config, DiscoveryPolicy, MissingVolumePolicy, NamePattern,
     WeakIdentity,
 };
+use crate::host::boot::BootTime;
 use crate::inventory::{Candidate, Finding, Observation, Skip, Volume};
 use crate::names::LABEL_HOSTNAME;
 use crate::plan::job_object::JobSource;
@@ -107,6 +108,10 @@ pub fn world() -> World {
             }),
             now: Duration::from_secs(100),
             date: jiff::Timestamp::now(),
+            boot_time: Some(BootTime {
+                boot_id: "boot".into(),
+                seconds: 10_000,
+            }),
             missing_limit: MISSING_LIMIT,
             absence_limit: ABSENCE_LIMIT,
             pvs: Some(Vec::new()),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::kit::*;
-use crate::config::{Class, DiscoveryPolicy};
+use crate::config::{Class, CleanMethod, Cleaner, DiscoveryPolicy};
+use crate::host::boot::BootTime;
 use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
 use crate::inventory::{Candidate, Contents};
 use crate::plan::Action;
@@ -118,15 +119,29 @@ fn volume_without_a_pv_is_offered_by_its_mark() {
 
 #[test]
 fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
-    let minutes = |before| {
-        let date = world().snapshot.date - jiff::SignedDuration::from_mins(before);
-        MarkOnDisk::Valid(with(mark(MarkState::Pending), |it| it.written_at = date))
+    let at = |boot_time| {
+        // The wall clock may be wrong.
+        let date = world().snapshot.date;
+        MarkOnDisk::Valid(with(mark(MarkState::Pending), |it| {
+            it.boot_time = boot_time;
+            it.written_at = date;
+        }))
+    };
+    let minutes = |before: u64| {
+        let change = |it: &mut BootTime| it.seconds -= 60 * before;
+        at(world().snapshot.boot_time.map(|it| with(it, change)))
+    };
+    let other_boot = BootTime {
+        boot_id: "other".into(),
+        seconds: 1,
     };
     for (what, on_disk, unborn, is_as_offered, expected) in [
         ("its PV was not created", minutes(0), TOKEN, false, OFFERED),
         ("its PV was created", minutes(0), "", false, DIRTY),
         ("before the start", minutes(9), "", true, OFFERED),
         ("long ago", minutes(20), "", true, DIRTY),
+        ("in an earlier boot", at(Some(other_boot)), "", true, DIRTY),
+        ("by an earlier version", at(None), "", true, DIRTY),
         ("other bytes", minutes(9), "", false, DIRTY),
         ("offered", valid(MarkState::Offered), "", true, DIRTY),
     ] {
@@ -136,6 +151,45 @@ fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
         let mut world = searched(&device);
         world.snapshot.ledger.unborn = BTreeSet::from([unborn.to_owned()]);
         world.expect(what, expected);
+    }
+}
+
+#[test]
+fn free_after_a_quick_reset_is_dirty_where_the_class_promises_zeros() {
+    use VolumeMode::{Block, Filesystem};
+    let (quick, zero) = (CleanMethod::Quick, CleanMethod::Zero);
+    for (left, of, mode, method, expected) in [
+        (Some(true), "fast", Block, zero, DIRTY),
+        (Some(true), "fast", Block, quick, OFFERED),
+        (Some(true), "fast", Filesystem, zero, OFFERED),
+        (Some(false), "other", Block, zero, OFFERED),
+        // A mark of an earlier version.
+        (None, "other", Block, zero, DIRTY),
+        (None, "fast", Block, zero, OFFERED),
+    ] {
+        let what = format!("{left:?} {of} {mode:?} {method:?}");
+        let free = with(mark(MarkState::Free), |it| {
+            it.data_left = left;
+            it.class = of.into();
+        });
+        let device = marked(&disk(1), MarkOnDisk::Valid(free));
+        let class = |world: World| {
+            world.change_class("fast", |class| {
+                class.volume_mode = mode;
+                class.cleaner = Cleaner::Method(method);
+            })
+        };
+        class(searched(&device)).expect(&what, expected);
+        // The PV at its path was restored, or is of another disk.
+        let restored = with(offered(&device), |pv| pv.mode = mode);
+        let plan = words(&class(searched(&device).pv(restored)).plan());
+        let is_withdrawn = plan.iter().any(|it| it.starts_with("delete "));
+        assert_eq!(is_withdrawn, expected == DIRTY, "{what}: {plan:?}");
+        let consents = consent("wipe", None, &device);
+        let world = class(searched(&device)).node(|node| node.consents = [consents].into());
+        let plan = words(&world.plan());
+        let is_cleaned = plan.iter().any(|it| it.starts_with("clean "));
+        assert_eq!(is_cleaned, expected == DIRTY, "{what}: {plan:?}");
     }
 }
 

@@ -370,7 +370,10 @@ async fn until_in_force(attacker: &Requester, name: &str, other: &str) {
 }
 
 async fn refused_at_last<F: Future<Output = Answer>>(attempt: impl Fn() -> F) {
-    let is_refused = |answer: &Answer| answer.refusal().is_some();
+    let is_refused = |answer: &Answer| {
+        let said = answer.refusal();
+        said.is_some_and(|said| said.contains("node isolation"))
+    };
     at_last("a policy is in force", attempt, is_refused).await;
 }
 

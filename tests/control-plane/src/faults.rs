@@ -103,7 +103,7 @@ impl fmt::Debug for Newest {
 }
 
 /// For how long a hold waits for an event that is on its way to the watches.
-const ON_ITS_WAY: Duration = Duration::from_secs(5);
+const ON_ITS_WAY: Duration = Duration::from_secs(30);
 
 /// Watches of one resource held back; dropping this lets everything through, in order.
 #[derive(Debug)]

@@ -179,7 +179,12 @@ fn volume_that_a_pod_mounts_by_host_path_is_kept() {
     stage.event("VolumeInUse", &both);
     stage.delete_pod("below", false);
     // A later inspection than the first.
-    stage.event("VolumeInUse", &format!("by hostPath: {namespace}/same"));
+    let one = format!("by hostPath: {namespace}/same");
+    let (provisioner, at) = (&mut volume.provisioner, &volume.path);
+    stage.eventually("one pod is left", || {
+        let waits = &status_of(provisioner, at)["cleanup"]["waitingFor"];
+        waits.as_str().is_some_and(|text| text.contains(&one))
+    });
     volume.is_kept("Released", "one pod is left");
     volume.stage.delete_pod("same", false);
     volume.is_cleaned();
