@@ -40,6 +40,7 @@ pub use permissions::{Permissions, REMEDY};
 use pods::ClaimedPaths;
 pub use pods::PodView;
 pub(crate) use retries::retries;
+use tokio::sync::watch;
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
@@ -111,6 +112,8 @@ pub struct ClaimView {
     pub is_bound: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// The UID of the Pod whose generic ephemeral volume it is.
+    pub of_pod: Option<String>,
 }
 
 /// A client of the API server.
@@ -127,6 +130,7 @@ pub struct Cluster {
     clock: fn() -> Timestamp,
     /// When the latest probe was answered.
     answered: Arc<tokio::sync::Mutex<Option<tokio::time::Instant>>>,
+    outages: watch::Sender<u64>,
     /// The newest version of a PV that a watch has shown, and how often etcd was restored to an earlier one.
     newest_pv: Arc<AtomicU64>,
     restores: Arc<AtomicU64>,
@@ -149,6 +153,7 @@ impl Cluster {
             origin: Arc::default(),
             clock: Timestamp::now,
             answered: Arc::default(),
+            outages: watch::Sender::default(),
             newest_pv: Arc::default(),
             restores: Arc::default(),
             claimed: Arc::default(),
@@ -173,7 +178,12 @@ impl Cluster {
     pub async fn claim(&self, claim: &ClaimRef) -> Result<Option<ClaimView>, ApiError> {
         let claims = self.claims(claim);
         let found = self.find(CLAIMS, claims.get_opt(&claim.name));
+        let pod_of = |claim: &PersistentVolumeClaim| {
+            let mut owners = claim.owner_references().iter();
+            owners.find(|it| it.kind == "Pod").map(|it| it.uid.clone())
+        };
         Ok(found.await?.map(|claim| ClaimView {
+            of_pod: pod_of(&claim),
             is_bound: claim.annotations().contains_key(ANNOTATION_BIND_COMPLETED),
             uid: claim.metadata.uid.unwrap_or_default(),
             resource_version: claim.metadata.resource_version.unwrap_or_default(),

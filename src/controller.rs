@@ -88,6 +88,7 @@ struct Controller {
     /// What was logged last of the readiness.
     logged_not_ready: Option<Vec<String>>,
     damper: Damper,
+    outages: watch::Receiver<u64>,
 }
 
 /// Runs the main loop until this is dropped. `state` is what the gate of a cleanup checks, and has the first
@@ -129,6 +130,7 @@ pub async fn run(
         skips: BTreeSet::new(),
         logged_not_ready: None,
         damper: Damper::default(),
+        outages: cluster.outages(),
         has_links: Arc::default(),
         context,
     };
@@ -137,17 +139,25 @@ pub async fn run(
 }
 
 impl Controller {
-    /// Wakes the main loop when the cluster is in doubt while links exist.
+    /// Wakes the main loop when the cluster is in doubt while links exist, and after an outage.
     fn wake_on_doubts(&self) -> JoinSet<()> {
         let mut epoch = self.context.cluster.origin.epoch();
         let (wake, has_links) = (Arc::clone(&self.context.wake), Arc::clone(&self.has_links));
-        JoinSet::from_iter([async move {
+        let (mut outages, resume) = (self.outages.clone(), Arc::clone(&wake));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
             while epoch.changed().await.is_ok() {
                 if has_links.load(Relaxed) {
                     wake.notify_one();
                 }
             }
-        }])
+        });
+        tasks.spawn(async move {
+            while outages.changed().await.is_ok() {
+                resume.notify_one();
+            }
+        });
+        tasks
     }
 
     async fn run(mut self) {
@@ -189,8 +199,21 @@ impl Controller {
         is_woken
     }
 
+    /// Lets everything be tried at once after an outage: what failed was the connection.
+    fn end_back_offs(&mut self) {
+        if !self.outages.has_changed().unwrap_or_default() {
+            return;
+        }
+        self.outages.mark_unchanged();
+        let (cache, table) = (self.pvs.as_ref(), &self.context.table);
+        cache.inspect(|it| it.expectations.end_back_offs());
+        table.end_back_offs();
+        self.actor.ledger.lock().refusals.end_pauses(table.now());
+    }
+
     /// Runs a pass. Returns the longest time until the next one.
     async fn pass(&mut self, begun: Instant, has_news: bool) -> Duration {
+        self.end_back_offs();
         let snapshot = self.snapshot().await;
         let mut plan = plan(&self.settings, &snapshot);
         let mut longest = self.periods.discovery;
@@ -224,6 +247,7 @@ impl Controller {
             }
             self.actor.apply(actions, &pvs.expectations, begun);
         }
+        self.context.host.doubt_marks(plan.marks_are_lost);
         self.missing_since = std::mem::take(&mut plan.missing_since);
         self.publish(&snapshot, plan, begun);
         left.unwrap_or(longest).min(longest)
@@ -322,6 +346,7 @@ impl Controller {
             now,
             date: self.context.cluster.now(),
             boot_time: self.context.host.boot_time().ok(),
+            state_directory: self.context.host.state_directory(),
             contradictions: self.state.borrow().occupied.contradictions.clone(),
             missing_since: std::mem::take(&mut self.missing_since),
             missing_limit: self.periods.discovery * MISSING_PERIODS,

@@ -71,15 +71,22 @@ pub fn without_tenants(message: &str) -> String {
     public
 }
 
-/// The text without the UUIDs of filesystems and partitions in identities.
+/// The text without the UUIDs of filesystems, partitions, RAIDs and mapped devices in identities.
 pub fn without_uuids(text: &str) -> String {
-    let mut parts = text.split("uuid=");
-    let mut public = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.trim_start_matches(|it: char| it.is_ascii_hexdigit() || it == '-');
-        public.extend(["uuid=…", rest]);
-    }
-    public
+    let is_value = |it: char| it.is_ascii_alphanumeric() || "-:_.".contains(it);
+    // In the identity of what lies on a device, that of the device is escaped.
+    let keys =
+        ["uuid", "dm", "md"].map(|key| ["=", "%3D", "%253D"].map(|sign| format!("{key}{sign}")));
+    keys.as_flattened()
+        .iter()
+        .fold(text.to_owned(), |text, key| {
+            let mut parts = text.split(key);
+            let mut public = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                public.extend([key, "…", part.trim_start_matches(is_value)]);
+            }
+            public
+        })
 }
 
 #[cfg(test)]
@@ -91,8 +98,9 @@ mod tests {
 
     #[test]
     fn uuids_are_left_out() {
-        let found = "v1:fs=ext4,root=/,uuid=0a1b-2c; v1:on=x,partuuid=9f,start=7";
-        let public = "v1:fs=ext4,root=/,uuid=…; v1:on=x,partuuid=…,start=7";
+        let found =
+            "v1:fs=ext4,root=/,uuid=0a1b-2c; v1:on=dm%3DLVM-a%2C,partuuid=9f,start=7 v1:md=a:b:c";
+        let public = "v1:fs=ext4,root=/,uuid=…; v1:on=dm%3D…%2C,partuuid=…,start=7 v1:md=…";
         assert_eq!(without_uuids(found), public);
         assert_eq!(without_uuids("none"), "none");
     }

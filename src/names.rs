@@ -27,6 +27,8 @@ pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation
 pub const ANNOTATION_MOVED_FROM: &str = "local-volume-provisioner/moved-from";
 /// The token of the offer that created a PV. The mark on the disk has the same.
 pub const ANNOTATION_OFFER: &str = "local-volume-provisioner/offer";
+/// The ID of the state directory that has the mark of the PV's volume.
+pub const ANNOTATION_STATE_DIRECTORY: &str = "local-volume-provisioner/state-directory";
 /// The entry of a PV whose path is a link, see [`crate::view::PvLink`].
 pub const ANNOTATION_PATH: &str = "local-volume-provisioner/path";
 /// Before 32 hexadecimal digits: the label of the Node that has a disk. Kubelets may not set labels with this suffix.

@@ -142,6 +142,7 @@ mod tests {
     use crate::cleanup::table::ProcTable;
     use crate::cluster::Permissions;
     use crate::escape::tenants;
+    use crate::host::mark::StateDir;
     use crate::plan::{ClassReport, Track, VolumeReport};
     use crate::status::Pass;
     use crate::types::HostPath;
@@ -169,6 +170,7 @@ mod tests {
             permissions: Arc::new(Permissions::default()),
             origin: Arc::default(),
             pass_timeout: Duration::from_mins(1),
+            state: StateDir::default(),
         };
         (status, sender)
     }

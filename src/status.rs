@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::cleanup::table::{ProcEntry, ProcTable};
 use crate::cluster::{Origin, Permissions, REMEDY};
 use crate::escape::{without_tenants, without_uuids};
+use crate::host::mark::StateDir;
 use crate::log::{self, printable};
 use crate::plan::{ClassReport, CleanupState, VolumeState};
 
@@ -51,14 +52,17 @@ pub struct Status {
     pub origin: Arc<Origin>,
     /// The longest pass of a healthy loop.
     pub pass_timeout: Duration,
+    /// The marks. A container sees another directory at this path only when it starts.
+    pub state: StateDir,
 }
 
 impl Status {
-    /// Whether the latest pass ended within [`Self::pass_timeout`].
+    /// Whether the latest pass ended within [`Self::pass_timeout`], and the state directory is there.
     ///
     /// # Errors
     /// The reason why not.
     pub fn healthy(&self) -> Result<(), String> {
+        self.state.check()?;
         let ended = self.pass.borrow().ended;
         match ended.map(|ended| ended.elapsed()) {
             None => Err("the first pass of the main loop has not ended yet".into()),

@@ -7,7 +7,7 @@ use crate::cache::Expectations;
 use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
 use crate::host::mark::MarkState;
-use crate::names::ANNOTATION_OFFER;
+use crate::names::{ANNOTATION_OFFER, ANNOTATION_STATE_DIRECTORY};
 use crate::plan::{MarkWrite, Patch, PvSearch};
 use crate::view::{PvRef, PvView};
 
@@ -43,7 +43,13 @@ impl Actor {
         let Some(write) = patch.mark.take() else {
             return Ok(());
         };
-        if write.volume.candidate.mark.on_disk.is_free() {
+        // The scan precedes this: so the root that it has seen is the administrator's.
+        let before = &write.volume.candidate.mark.on_disk;
+        let is_pending = before
+            .valid()
+            .is_some_and(|it| it.state == MarkState::Pending);
+        let records_root = write.mark.state == MarkState::Offered && !is_pending;
+        if records_root || before.is_free() {
             self.ensure_current(&patch.pv).await?;
         }
         let Err(why) = self.write_mark(&write, facts).await else {
@@ -51,6 +57,7 @@ impl Actor {
         };
         // With it, a missing mark would be a mismatch.
         patch.annotations.remove(ANNOTATION_OFFER);
+        patch.annotations.remove(ANNOTATION_STATE_DIRECTORY);
         let is_needed = write.mark.state != MarkState::Used || patch.changes_nothing();
         if is_needed {
             return Err(ApiError::Failed(why));

@@ -214,12 +214,14 @@ fn uses_claim(
     } else {
         pod.created
     };
-    // API times are whole seconds, and a claim and its Pod are often created in the same second. Such a
-    // Pod counts as a user of the old claim only if the kubelet's directory is not visible.
+    // API times are whole seconds, and a claim and its Pod are often created in the same second. Usually, the old claim
+    // stays as long as a Pod uses it.
     let uses_successor = matches!((begun, successor.and_then(|claim| claim.created)), (Some(begun), Some(created))
-        if begun > created || (kubelet_is_seen && begun == created));
+        if begun >= created);
     let names_it = pod.namespace == claim.namespace && pod.claims.contains(&claim.name);
-    !pod.terminal && names_it && !uses_successor
+    // Of a generic ephemeral volume, the Pod is created first.
+    let is_its_own = successor.is_some_and(|it| it.of_pod.as_ref() == Some(&pod.uid));
+    !pod.terminal && names_it && !uses_successor && !is_its_own
 }
 
 fn ensure_unused<'a>(users: impl Iterator<Item = &'a PodView>) -> Result<(), Stop> {
@@ -253,7 +255,7 @@ async fn ensure_kubelet_unmounted(
     let is_local = order.volume.class.selector.is_empty();
     let sees_all = uses.would_be_seen && is_local;
     if sees_all || context.table.known_for(&order.pv.tenancy()) >= quiet {
-        return Ok(uses.sees_pods);
+        return Ok(uses.sees_pods && is_local);
     }
     let unseen = if is_local {
         what

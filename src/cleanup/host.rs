@@ -46,6 +46,12 @@ pub trait Host: Disks {
     /// When `/proc` is not readable.
     fn boot_time(&self) -> io::Result<BootTime>;
 
+    /// The ID of the state directory, if there is one.
+    fn state_directory(&self) -> Option<String>;
+
+    /// Lets scans find out which volumes without a mark are blank.
+    fn doubt_marks(&self, are_lost: bool);
+
     /// Opens, locks and inspects a volume before its PV is created, and closes it.
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate>;
 
@@ -203,6 +209,14 @@ impl Disks for LocalHost {
 impl Host for LocalHost {
     fn boot_time(&self) -> io::Result<BootTime> {
         BootTime::now()
+    }
+
+    fn state_directory(&self) -> Option<String> {
+        self.disks.state.id().map(str::to_owned)
+    }
+
+    fn doubt_marks(&self, are_lost: bool) {
+        self.disks.state.doubt(are_lost);
     }
 
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate> {

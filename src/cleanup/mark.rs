@@ -13,12 +13,13 @@ use crate::host::filesystem::FsRoot;
 use crate::host::identity::Identity;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::{
-    Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, header_hash,
+    Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, check_usable, header_hash,
 };
 use crate::inventory::{Candidate, Volume};
 use crate::plan::{Agreement, MarkWrite, agreement, holds_leftovers, mark_of, reasons};
 use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
+use crate::wipe::method::Method;
 
 use super::blocking::blocking;
 use super::volume::Opened;
@@ -58,19 +59,23 @@ impl Marker {
     pub(crate) async fn free(
         self,
         mark: Option<Mark>,
-        data_left: bool,
+        method: &Method,
         lock: VolumeLock,
     ) -> Result<VolumeLock, Failure> {
         let Some(mut mark) = mark else {
             return Ok(lock);
         };
         mark.state = MarkState::Free;
-        mark.data_left = Some(data_left);
+        mark.data_left = method.leaves_data();
         let work = move || {
             let errors = mark.root.as_ref().map(|root| root.restore(lock.as_fd()));
             for error in errors.into_iter().flatten() {
                 let path = &self.path;
                 tracing::warn!(%path, error, "the root of the volume is not as it was offered");
+            }
+            if self.kind == VolumeMode::Filesystem {
+                let usable = check_usable(lock.as_fd(), mark.root.as_ref());
+                usable.map_err(|why| Failure::new(reasons::VOLUME_FAILED_DELETE, why))?;
             }
             crash_point("mark-free");
             self.write(&lock, &mark)?;
@@ -99,8 +104,18 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
     let mut mark = write.mark.clone();
     let (volume, identity, _lock) = lock_unchanged(&write.volume, &mark.class, machine)?;
     match &volume {
-        // Never of a used volume: its tenant may have changed them.
-        Opened::Filesystem(root) if mark.state <= MarkState::Offered => {
+        Opened::Filesystem(root) if write.resets_root => {
+            let found = || RootAttributes::read(root.as_fd()).ok();
+            let offered = mark.root.take();
+            mark.root = offered.or_else(|| found().map(RootAttributes::without_inherited));
+            let restored = mark.root.as_ref().map(|it| it.restore(root.as_fd()));
+            let failed = restored.unwrap_or_default();
+            if !failed.is_empty() {
+                let why = format!("its root cannot be reset: {}", failed.join(", "));
+                return Err(unknown(&write.volume, &why));
+            }
+        }
+        Opened::Filesystem(root) if mark.state == MarkState::Pending => {
             mark.root = RootAttributes::read(root.as_fd()).ok();
         }
         // An adopted PV has no earlier mark.

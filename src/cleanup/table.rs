@@ -316,6 +316,20 @@ impl ProcTable {
             .collect()
     }
 
+    /// Ends the pauses of cleanups that wait for the API server or a user.
+    pub fn end_back_offs(&self) {
+        let now = self.now();
+        for mut entry in self.entries.iter_mut() {
+            entry.release_failures = 0;
+            let state = &mut entry.cleanup.state;
+            if let CleanupState::Blocked { retry_at, .. } | CleanupState::Wiped { retry_at, .. } =
+                state
+            {
+                *retry_at = now.min(*retry_at);
+            }
+        }
+    }
+
     /// Suspends or resumes a cleaner.
     pub fn suspend(&self, tenancy: &Tenancy, is_suspended: bool) {
         self.change(tenancy, |entry, _| {

@@ -77,7 +77,7 @@ impl LockedVolume for OpenVolume {
         let verify = async move {
             let (data_left, lock) = blocking(true, check).await?;
             let mark = commit.mark.clone();
-            let lock = this.marker.free(mark, data_left, lock).await?;
+            let lock = this.marker.free(mark, &commit.order.method, lock).await?;
             Ok(CleanVolume {
                 data_left,
                 lock: Box::new(lock),
@@ -126,10 +126,9 @@ impl OpenVolume {
         if let Some(outcome) = outcome {
             tracing::info!(pv, path = %marker.path, "{}", outcome.as_str());
         }
-        let data_left = outcome == Some(WipeOutcome::SignaturesOnly);
-        let lock = marker.free(mark, data_left, lock).await?;
+        let lock = marker.free(mark, method, lock).await?;
         Ok(CleanVolume {
-            data_left,
+            data_left: outcome == Some(WipeOutcome::SignaturesOnly),
             lock: Box::new(lock),
         })
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kube::api::ListParams;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pvs::PVS;
@@ -49,6 +50,7 @@ impl Cluster {
             };
             if is_answered {
                 *answered = Some(Instant::now());
+                self.outages.send_modify(|ended| *ended += 1);
             }
         }
     }
@@ -63,6 +65,11 @@ impl Cluster {
             self.restores.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// How many outages have ended.
+    pub(crate) fn outages(&self) -> watch::Receiver<u64> {
+        self.outages.subscribe()
     }
 
     /// How often etcd was restored.

@@ -105,6 +105,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         table: Arc::clone(&table),
         permissions: Arc::clone(&cluster.permissions),
         origin: Arc::clone(&cluster.origin),
+        state: state_directory.clone(),
         pass_timeout: (args.discovery_period * PASS_TIMEOUT_PERIODS).max(MIN_PASS_TIMEOUT),
     };
     let metrics_path = args.metrics_path.clone();

@@ -1,12 +1,14 @@
-//! The ioctls that read facts about devices and filesystems. Only [`set_project`] writes.
+//! The ioctls that read facts about devices and filesystems. Only [`set_inode`] writes.
 //!
 //! Numbers and layouts are those of `linux/fs.h`, `linux/btrfs.h`, `linux/loop.h` and `xfs/xfs_fs.h`.
 
-use std::io;
+use std::io::{self, ErrorKind::Unsupported};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::{libc, request_code_read, request_code_write};
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+use serde::{Deserialize, Serialize};
 
 type Uuid = [u8; 16];
 
@@ -28,13 +30,23 @@ const BLKROGET: libc::Ioctl = 0x125E;
 const BLKGETSIZE64: libc::Ioctl = request_code_read!(0x12, 114, size_of::<usize>());
 const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
 
-/// `struct fsxattr`, and the offsets of its flags and of the project.
+/// `struct fsxattr`, and the offsets of its fields.
 const FSXATTR: usize = 28;
 const FS_IOC_FSGETXATTR: libc::Ioctl = request_code_read!(b'X', 31, FSXATTR);
 const FS_IOC_FSSETXATTR: libc::Ioctl = request_code_write!(b'X', 32, FSXATTR);
 const FSXATTR_FLAGS: usize = 0;
+const FSXATTR_EXTENT_SIZE: usize = 4;
 const FSXATTR_PROJECT: usize = 12;
+const FSXATTR_COW_EXTENT_SIZE: usize = 16;
 const FS_XFLAG_PROJINHERIT: u32 = 0x200;
+/// `FS_XFLAG_*` that `chattr` and `xfs_io` change, without the immutable and append-only flags, which a cleanup clears:
+/// sync, noatime, nodump, rtinherit, nosymlinks, extszinherit, nodefrag, filestream, dax and cowextsize.
+const XFLAGS: u32 = 0x1_f5e0;
+/// `FS_*_FL` that `chattr` changes, without the same two and the project's: those of files that are deleted, compressed,
+/// synchronous, encrypted, journaled or not copied on write, and of directories.
+const FLAGS: u32 = 0x4283_cccf;
+/// `FS_ENCRYPT_FL`: the directory has an encryption policy.
+const FS_ENCRYPT: u32 = 0x800;
 
 /// Calls an ioctl of this module, all of which read and write up to `N` bytes of a structure. Returns the structure, or
 /// `None` where the filesystem or device does not support it.
@@ -161,24 +173,94 @@ fn of_type(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<Uuid>> {
     })
 }
 
-/// The quota project of a directory; 0 for none.
-pub fn project(dir: BorrowedFd<'_>) -> io::Result<u32> {
-    let answer = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])?;
-    Ok(answer.map_or(0, |it| u32::from_ne_bytes(field(&it, FSXATTR_PROJECT))))
+/// The attributes of a directory's inode that its files get, without the project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Inode {
+    /// `FS_*_FL` of `linux/fs.h`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub flags: u32,
+    /// `FS_XFLAG_*` of `linux/fs.h`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub xflags: u32,
+    /// Bytes; 0 for none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub extent_size: u32,
+    /// The same for copies on write.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cow_extent_size: u32,
 }
 
-/// Sets the quota project of a directory, which new files in it get too. Other files keep theirs.
-pub fn set_project(dir: BorrowedFd<'_>, project: u32) -> io::Result<()> {
-    let unsupported = || Errno::EOPNOTSUPP;
-    let mut request = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])?.ok_or_else(unsupported)?;
-    let mut flags = u32::from_ne_bytes(field(&request, FSXATTR_FLAGS)) & !FS_XFLAG_PROJINHERIT;
-    if project != 0 {
-        flags |= FS_XFLAG_PROJINHERIT;
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Inode {
+    /// Whether the directory has an encryption policy, which nothing takes off.
+    pub fn is_encrypted(&self) -> bool {
+        self.flags & FS_ENCRYPT != 0
     }
-    request[FSXATTR_FLAGS..][..4].copy_from_slice(&flags.to_ne_bytes());
-    request[FSXATTR_PROJECT..][..4].copy_from_slice(&project.to_ne_bytes());
-    call(dir, FS_IOC_FSSETXATTR, request)?.ok_or_else(unsupported)?;
-    Ok(())
+}
+
+/// The attributes of a directory's inode, and its quota project; `None` where the filesystem has none.
+pub fn inode(dir: BorrowedFd<'_>) -> io::Result<Option<(Inode, u32)>> {
+    let Some(found) = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])? else {
+        return Ok(None);
+    };
+    let field = |offset| u32::from_ne_bytes(field(&found, offset));
+    let flags = match ioctl_getflags(dir) {
+        Err(rustix::io::Errno::NOTTY | rustix::io::Errno::OPNOTSUPP) => 0,
+        flags => flags?.bits(),
+    };
+    let inode = Inode {
+        flags: flags & FLAGS,
+        xflags: field(FSXATTR_FLAGS) & XFLAGS,
+        extent_size: field(FSXATTR_EXTENT_SIZE),
+        cow_extent_size: field(FSXATTR_COW_EXTENT_SIZE),
+    };
+    Ok(Some((inode, field(FSXATTR_PROJECT))))
+}
+
+/// Sets the quota project of a directory, and the attributes of its inode, if they differ. New files in it get them; other
+/// files keep theirs.
+pub fn set_inode(dir: BorrowedFd<'_>, inode: Option<&Inode>, project: u32) -> io::Result<()> {
+    let Some((found, _)) = self::inode(dir)? else {
+        let is_none = project == 0 && inode.is_none_or(|it| *it == Inode::default());
+        return is_none.then_some(()).ok_or_else(|| Unsupported.into());
+    };
+    let wanted = inode.unwrap_or(&found);
+    if wanted.flags != found.flags {
+        let others = ioctl_getflags(dir)?.bits() & !FLAGS;
+        ioctl_setflags(dir, IFlags::from_bits_retain(others | wanted.flags))?;
+    }
+    let mut request = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])?.ok_or(Unsupported)?;
+    let before = request;
+    let others = u32::from_ne_bytes(field(&request, FSXATTR_FLAGS));
+    let others = others & !(XFLAGS | FS_XFLAG_PROJINHERIT);
+    let inherit = if project == 0 {
+        0
+    } else {
+        FS_XFLAG_PROJINHERIT
+    };
+    for (offset, value) in [
+        (FSXATTR_FLAGS, others | wanted.xflags | inherit),
+        (FSXATTR_EXTENT_SIZE, wanted.extent_size),
+        (FSXATTR_PROJECT, project),
+        (FSXATTR_COW_EXTENT_SIZE, wanted.cow_extent_size),
+    ] {
+        request[offset..][..4].copy_from_slice(&value.to_ne_bytes());
+    }
+    if request != before {
+        call(dir, FS_IOC_FSSETXATTR, request)?.ok_or(Unsupported)?;
+    }
+    let now = self::inode(dir)?.map(|(now, _)| now);
+    if now.as_ref() == Some(wanted) {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        "the kernel keeps other flags or extent sizes",
+    ))
 }
 
 /// As `blkid` prints it.

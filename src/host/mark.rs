@@ -38,8 +38,9 @@ use super::sha256;
 use attribute::Attribute;
 use codec::{Content, Record};
 
+pub use super::ioctl::Inode;
 pub use files::StateDir;
-pub use root::RootAttributes;
+pub use root::{RootAttributes, check_usable};
 
 /// The keys that a later version writes. A version that reads none of them must not treat a missing one as clean.
 pub type Unknown = BTreeMap<String, serde_json::Value>;
@@ -112,7 +113,8 @@ pub struct Mark {
     pub read_only: bool,
     /// The attributes of a filesystem's root at its offer.
     pub root: Option<RootAttributes>,
-    /// Whether the last cleanup left data that can be read from the device. `None`: a mark of an earlier version.
+    /// Whether the last cleanup left data that can be read from the device. `None`: it is not known, as of an external
+    /// cleaner, and of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_left: Option<bool>,
     /// The release for which the volume was wiped, see [`crate::view::PvView::release`]. A mark `free` vouches for no other
@@ -207,6 +209,19 @@ pub struct MarkFact {
     pub on_disk: MarkOnDisk,
     /// Where a write is expected to go; `None`: nowhere. A full filesystem is noticed only by the write.
     pub place: Option<Place>,
+    /// The first digits of the ID of the state directory, if the mark lies or would lie there.
+    pub directory: Option<String>,
+}
+
+impl MarkFact {
+    /// Names the contents of the mark in consents. One that may be lost names its directory, so that a consent is used up by
+    /// the next loss.
+    pub fn digest(&self) -> String {
+        match (&self.on_disk, &self.directory) {
+            (MarkOnDisk::Absent, Some(directory)) => directory.clone(),
+            (mark, _) => mark.digest(),
+        }
+    }
 }
 
 /// A volume whose mark is read or written.
@@ -260,6 +275,8 @@ pub struct Marks {
     files: BTreeMap<String, Record>,
     /// Whether the state directory can be used.
     has_directory: bool,
+    /// The first digits of its ID.
+    directory: Option<String>,
     /// Whether this process may set attributes.
     may_set_attributes: bool,
 }
@@ -284,7 +301,12 @@ impl Marks {
         let counting = counting.filter(|it| !replaced.contains(&it.digest));
         let most_restrictive = counting.max_by_key(Record::restriction);
         let on_disk = most_restrictive.map_or(MarkOnDisk::Absent, Record::on_disk);
-        Ok(MarkFact { on_disk, place })
+        let directory = self.directory.clone();
+        Ok(MarkFact {
+            on_disk,
+            place,
+            directory: directory.filter(|_| place == Some(Place::StateDirectory)),
+        })
     }
 
     /// All records of a volume.

@@ -20,7 +20,7 @@ use crate::config::Class;
 use crate::host::footprint::Footprint;
 use crate::host::identity::{GlobalIdentity, Identity};
 use crate::host::kubelet::PodMounts;
-use crate::host::mark::MarkFact;
+use crate::host::mark::{MarkFact, RootAttributes};
 use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
@@ -168,4 +168,9 @@ pub struct Candidate {
     /// Whether it still has what its mark recorded: the header of an unused device, read while that decides something; the
     /// owner and the mode of a filesystem's root.
     pub is_as_offered: bool,
+    /// Whether a volume without a mark and a PV is an empty filesystem, or a device whose first and last MiB consist of one
+    /// byte; read only where marks in the state directory were lost.
+    pub is_blank: bool,
+    /// The attributes of an offered filesystem's root that is not as it was offered.
+    pub root: Option<RootAttributes>,
 }

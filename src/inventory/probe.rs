@@ -10,9 +10,10 @@ use crate::host::Machine;
 use crate::host::access::{Access, OpenError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
+use crate::host::mark::{MarkOnDisk, Place, header_hash, is_distinctive};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
-use super::{Candidate, Opened, Skip};
+use super::{Candidate, Contents, Opened, Skip};
 
 /// Probes one entry. Its contents are read only if it is not taken: a volume with a PV may be in use. Opens only
 /// directories and block devices: opening a FIFO would block, and opening a tape would rewind it.
@@ -42,6 +43,15 @@ pub(super) fn probe(
         && candidate.in_use.is_none()
     {
         candidate.contents = volume.contents().map_err(unreadable)?;
+    }
+    let mark = &candidate.mark;
+    let is_unmarked =
+        mark.on_disk == MarkOnDisk::Absent && mark.place == Some(Place::StateDirectory);
+    if is_unmarked && machine.state.is_in_doubt() && !is_taken && candidate.in_use.is_none() {
+        candidate.is_blank = match &volume {
+            Opened::Device(device) => header_hash(device).is_ok_and(|it| !is_distinctive(&it)),
+            Opened::Filesystem(_) => volume.contents().is_ok_and(|it| it == Contents::Empty),
+        };
     }
     Ok(candidate)
 }

@@ -9,7 +9,9 @@ use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::footprint::Footprint;
 use crate::host::identity::{self, GlobalIdentity, Identity};
-use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, MarkedVolume, header_hash};
+use crate::host::mark::{
+    Mark, MarkFact, MarkOnDisk, MarkState, MarkedVolume, RootAttributes, header_hash,
+};
 use crate::host::sysfs::Sysfs;
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
@@ -69,6 +71,8 @@ impl Opened {
                     rotational: BTreeSet::new(),
                     mark: MarkFact::default(),
                     is_as_offered: false,
+                    is_blank: false,
+                    root: None,
                 }
             }
             Self::Device(device) => {
@@ -85,6 +89,8 @@ impl Opened {
                     rotational: BTreeSet::new(),
                     mark: MarkFact::default(),
                     is_as_offered: false,
+                    is_blank: false,
+                    root: None,
                 }
             }
         };
@@ -104,8 +110,12 @@ impl Opened {
                 }
                 Self::Device(_) => false,
                 Self::Filesystem(root) => match &mark.root {
-                    Some(recorded) => recorded.is_owner_of(root.as_fd())?,
-                    None => true,
+                    Some(recorded) if recorded.is_owner_of(root.as_fd())? => true,
+                    _ if mark.state == MarkState::Offered => {
+                        candidate.root = RootAttributes::read(root.as_fd()).ok();
+                        candidate.root.is_none()
+                    }
+                    recorded => recorded.is_none(),
                 },
             };
         }

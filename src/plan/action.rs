@@ -159,6 +159,8 @@ pub struct MarkWrite {
     pub volume: Arc<Volume>,
     /// The mark to write.
     pub mark: Mark,
+    /// Whether the root of the filesystem first gets the attributes of the mark, or loses those that a tenant may have set.
+    pub resets_root: bool,
 }
 
 impl Patch {

@@ -11,8 +11,8 @@ use crate::view::{NodeView, PvView};
 /// The consent to an act on a volume: with a PV, or without one.
 pub(super) fn consent(verb: &str, pv: Option<&PvView>, candidate: &Candidate) -> String {
     let uid = pv.map_or("-", |pv| &pv.uid);
-    let (disk, mark) = (candidate.identity.hash(), &candidate.mark.on_disk);
-    format!("{verb}:{uid}:{disk}:{}", mark.digest())
+    let (disk, mark) = (candidate.identity.hash(), candidate.mark.digest());
+    format!("{verb}:{uid}:{disk}:{mark}")
 }
 
 /// Whether an operator consented to an act on the volume of a PV.

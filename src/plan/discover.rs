@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::config::{Binding, Class};
+use crate::host::mark::Place;
 use crate::inventory::{Finding, Observation, Skip, Volume};
 use crate::names::{
     ANNOTATION_IDENTITY, ANNOTATION_INSTALLATION, ANNOTATION_OFFER, ANNOTATION_PATH,
-    ANNOTATION_PROVISIONED_BY, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, LINK_DIR,
-    provisioner_name, pv_name, pv_name_on_collision,
+    ANNOTATION_PROVISIONED_BY, ANNOTATION_STATE_DIRECTORY, FINALIZER, LABEL_HOSTNAME,
+    LABEL_IDENTITY_HASH, LINK_DIR, provisioner_name, pv_name, pv_name_on_collision,
 };
 use crate::quantity;
 use crate::types::{HostPath, SkipReason};
@@ -19,8 +20,8 @@ use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 use super::eligible::may_be_offered;
 use super::link::label_of;
 use super::{
-    About, Action, ClassReport, MarkWrite, Occupant, Planner, PvDraft, Refusal, VolumeReport,
-    VolumeState, reasons,
+    About, Action, ClassReport, Occupant, Planner, PvDraft, Refusal, VolumeReport, VolumeState,
+    reasons,
 };
 
 /// The number of entries that one event names.
@@ -278,11 +279,10 @@ impl<'a> Planner<'a> {
         let is_protected =
             config.protect_released_data && *policy == ReclaimPolicy::Delete && cluster.is_none();
         let mark = cluster.map(|cluster| self.pending_mark(cluster, volume));
-        let mark = mark.map(|mark| MarkWrite {
-            volume: Arc::clone(volume),
-            mark,
-        });
         let token = mark.as_ref().map(|it| &it.mark.token);
+        let is_in_directory = candidate.mark.place == Some(Place::StateDirectory);
+        let directory = self.snapshot.state_directory.as_ref();
+        let directory = directory.filter(|_| token.is_some() && is_in_directory);
         let link = token.filter(|_| class.binding == Binding::Disk);
         let identity = candidate.identity.text.clone();
         let installation = self.settings.installation.clone();
@@ -292,6 +292,7 @@ impl<'a> Planner<'a> {
             (ANNOTATION_INSTALLATION, installation),
             (ANNOTATION_OFFER, token.filter(|_| link.is_none()).cloned()),
             (ANNOTATION_PATH, link.map(|_| volume.path.to_string())),
+            (ANNOTATION_STATE_DIRECTORY, directory.cloned()),
         ];
         let annotations = annotations.into_iter();
         let annotations = annotations.filter_map(|(key, value)| Some((key, value?)));

@@ -45,6 +45,13 @@ impl Refusals {
         found.filter(|it| it.identity == volume.candidate.identity.text)
     }
 
+    /// Lets all be tried again.
+    pub fn end_pauses(&mut self, now: Duration) {
+        for refusal in self.0.values_mut() {
+            refusal.retry_at = now.min(refusal.retry_at);
+        }
+    }
+
     /// Records why a volume is not offered before `retry_at`. Returns whether the reason is new.
     pub fn record(
         &mut self,

@@ -57,7 +57,7 @@ pub(super) enum Unowned {
 impl Settings {
     /// The cluster that marks name, if a volume has a mark or can have one.
     pub fn judges(&self, candidate: &Candidate) -> Option<&str> {
-        let MarkFact { on_disk, place } = &candidate.mark;
+        let MarkFact { on_disk, place, .. } = &candidate.mark;
         let cluster = self.cluster.as_deref();
         cluster.filter(|_| place.is_some() || *on_disk != MarkOnDisk::Absent)
     }
@@ -193,6 +193,13 @@ pub fn mark_of(
     date: Timestamp,
 ) -> Mark {
     let before = candidate.mark.on_disk.valid().cloned();
+    let is_pending = before
+        .as_ref()
+        .is_some_and(|it| it.state == MarkState::Pending);
+    // Before the first claim, it is as an administrator has prepared it.
+    let now = candidate.root.clone();
+    let now = now.filter(|_| state == MarkState::Offered && !is_pending);
+    let root = now.or_else(|| before.as_ref()?.root.clone());
     Mark {
         cluster: cluster.to_owned(),
         pv_uid: pv.uid.clone(),
@@ -204,6 +211,7 @@ pub fn mark_of(
         claim_uid: claim_uid_of(pv),
         written_at: date,
         boot_time: None,
+        root,
         ..before.unwrap_or_default()
     }
 }
@@ -220,7 +228,7 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
 }
 
 /// Whether the last cleanup of a volume left data that its class promises to remove. A class of raw devices does, unless
-/// its cleaner only resets them. An earlier version did not record it; then a device of the same class was offered so.
+/// its cleaner only resets them. Where it is not known, a device of the same class was offered so before.
 pub fn holds_leftovers(class: &Class, mark: &Mark) -> bool {
     let method = || Method::of(VolumeMode::Block, &class.cleaner);
     let is_left = mark.data_left.unwrap_or(mark.class != class.name);

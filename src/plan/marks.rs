@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::config::Binding;
 use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
-use crate::host::sha256;
 use crate::inventory::{Candidate, Contents, Skip, Volume};
 use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, LINK_LENGTH, fnv1a_64, is_link, pv_name,
-    pv_name_on_collision,
+    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, pv_name, pv_name_on_collision,
 };
-use crate::types::{HostPath, SkipReason, VolumeMode};
+use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
 
 use super::consent::{consent, consents_to};
@@ -49,9 +46,8 @@ impl<'a> Planner<'a> {
             return true;
         }
         let token = candidate.mark.on_disk.valid().map(|it| it.token.clone());
-        let free = candidate.mark.on_disk.valid();
-        let free = free.filter(|it| it.state == MarkState::Free);
-        if pv.never_used() && free.is_some_and(|it| holds_leftovers(&volume.class, it)) {
+        let mark = candidate.mark.on_disk.valid();
+        if pv.never_used() && mark.is_some_and(|it| holds_leftovers(&volume.class, it)) {
             self.withdraw_as(reasons::VOLUME_MARK_MISMATCH, pv, LEFTOVERS);
             return false;
         }
@@ -89,6 +85,7 @@ impl<'a> Planner<'a> {
                 patch.mark = Some(Box::new(MarkWrite {
                     volume,
                     mark: *mark,
+                    resets_root: false,
                 }));
             }
             // The first scan knows no PVs and reads no contents, which decide.
@@ -105,45 +102,6 @@ impl<'a> Planner<'a> {
         }
         record_use(pv, true, patch);
         true
-    }
-
-    /// The mark that precedes the creation of a PV.
-    pub(super) fn pending_mark(&self, cluster: &str, volume: &Arc<Volume>) -> Mark {
-        let (path, candidate) = (&volume.path, &volume.candidate);
-        // Each offer has another token, also that of a volume whose mark is lost: a token tells whether an offer has ended.
-        // An offer that has begun goes on, since during a rolling update another provisioner may be about to create its PV.
-        let begun = candidate.mark.on_disk.valid();
-        let begun = begun.filter(|it| it.state == MarkState::Pending && it.cluster == cluster);
-        let binding = volume.class.binding;
-        let begun = begun.filter(|it| is_link(&it.token) == (binding == Binding::Disk));
-        let token = begun.map_or_else(
-            || {
-                let text = format!("{} {path} {}", self.node.uid, self.snapshot.date);
-                match binding {
-                    Binding::Path => format!("{:016x}", fnv1a_64(text.bytes())),
-                    Binding::Disk => sha256(text.as_bytes())[..LINK_LENGTH].to_owned(),
-                }
-            },
-            |it| it.token.clone(),
-        );
-        // A volume with leftovers is offered only if an operator accepts them.
-        let data_left = match &candidate.mark.on_disk {
-            MarkOnDisk::Valid(mark) if !holds_leftovers(&volume.class, mark) => mark.data_left,
-            _ => Some(false),
-        };
-        let is_device = candidate.kind == VolumeMode::Block;
-        Mark {
-            cluster: cluster.to_owned(),
-            token,
-            data_left,
-            boot_time: self.snapshot.boot_time.clone().filter(|_| is_device),
-            state: MarkState::Pending,
-            identity_hash: candidate.identity.hash(),
-            class: volume.class.name.clone(),
-            read_only: candidate.read_only,
-            written_at: self.snapshot.date,
-            ..Mark::default()
-        }
     }
 
     /// Records that the data of a PV that is released unwiped belongs to its tenant again, also where a wipe has begun:
@@ -175,7 +133,11 @@ impl<'a> Planner<'a> {
         };
         if !self.snapshot.ledger.writing.contains(volume.path.as_str()) {
             let volume = Arc::clone(volume);
-            let write = MarkWrite { volume, mark };
+            let write = MarkWrite {
+                volume,
+                mark,
+                resets_root: false,
+            };
             self.plan.actions.push(Action::WriteMark(Box::new(write)));
         }
     }
@@ -190,13 +152,20 @@ impl<'a> Planner<'a> {
     /// distinguishes nothing, which is harmless only if all such devices of the node are unused.
     pub(super) fn is_marked(&self, candidate: &Candidate) -> bool {
         let MarkOnDisk::Valid(mark) = &candidate.mark.on_disk else {
-            return true;
+            return !self.may_have_lost_mark(candidate);
         };
         let is_distinctive = || mark.header.as_deref().is_some_and(is_distinctive);
         candidate.mark.place == Some(Place::Attribute)
             || !candidate.identity.weak
             || mark.identity_hash == candidate.identity.hash()
             || (candidate.is_as_offered && (is_distinctive() || !self.has_nameless_tenant()))
+    }
+
+    /// Whether a volume may have a PV or the data of a tenant.
+    fn has_past(&self, volume: &Volume) -> bool {
+        let mark = &volume.candidate.mark.on_disk;
+        let leftovers = |mark| holds_leftovers(&volume.class, mark);
+        mark.has_past() || mark.valid().is_some_and(leftovers) || !self.is_marked(&volume.candidate)
     }
 
     /// Whether a device without a name was used.
@@ -228,8 +197,8 @@ impl<'a> Planner<'a> {
         }
         let found = &candidate.mark.on_disk;
         // The PV may be one that the watch does not show, such as one of an old hostname.
-        if has_past(volume) && !self.snapshot.ledger.searched.contains(&found.digest()) {
-            self.search_pv(volume, found.digest());
+        if self.has_past(volume) && !self.snapshot.ledger.searched.contains(&searched(candidate)) {
+            self.search_pv(volume, searched(candidate));
             return Ok(false);
         }
         let unowned = self.unowned(volume, cluster);
@@ -261,6 +230,9 @@ impl<'a> Planner<'a> {
                 self.is_of_no_other_node(volume)?;
                 let node = &self.node.name;
                 let what = match found.valid() {
+                    None if self.may_have_lost_mark(candidate) => {
+                        "the state directory was lost, which may have had its mark".into()
+                    }
                     _ if !self.is_marked(candidate) => {
                         "since a reboot, nothing proves that it is the device of its mark".into()
                     }
@@ -301,9 +273,8 @@ impl<'a> Planner<'a> {
     /// The key in the ProcTable of the cleanup of a volume without a PV, if it has to be cleaned.
     fn orphan(&self, volume: &Arc<Volume>) -> Option<Tenancy> {
         let candidate = &volume.candidate;
-        let found = &candidate.mark.on_disk;
         let cluster = self.settings.judges(candidate);
-        let cluster = cluster.filter(|_| has_past(volume))?;
+        let cluster = cluster.filter(|_| self.has_past(volume))?;
         let pv_uid = match uid_of_mark(candidate) {
             "" => candidate.identity.hash(),
             uid => uid.to_owned(),
@@ -313,7 +284,7 @@ impl<'a> Planner<'a> {
         let has_pv = self.by_path.contains_key(&volume.path)
             || self.by_uid.contains_key(pv_uid.as_str())
             || recorded.is_some();
-        let is_searched = || self.snapshot.ledger.searched.contains(&found.digest());
+        let is_searched = || self.snapshot.ledger.searched.contains(&searched(candidate));
         let is_orphan = !has_pv && is_searched() && self.unowned(volume, cluster) == Unowned::Wipe;
         is_orphan.then_some(Tenancy {
             pv_uid,
@@ -364,11 +335,12 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether a volume may have a PV or the data of a tenant.
-fn has_past(volume: &Volume) -> bool {
-    let mark = &volume.candidate.mark.on_disk;
-    let leftovers = |mark| holds_leftovers(&volume.class, mark);
-    mark.has_past() || mark.valid().is_some_and(leftovers)
+/// What is recorded when the PV of a mark was searched. Absent marks are alike.
+fn searched(candidate: &Candidate) -> String {
+    match &candidate.mark.on_disk {
+        MarkOnDisk::Absent => candidate.identity.hash(),
+        mark => mark.digest(),
+    }
 }
 
 fn is_unread(candidate: &Candidate) -> bool {

@@ -17,11 +17,13 @@ mod jobs;
 mod ledger;
 mod link;
 mod location;
+mod lost_marks;
 mod mark;
 mod marks;
 mod missing;
 mod occupied;
 mod owners;
+mod pending;
 mod pod_mounts;
 mod report;
 mod shared;
@@ -63,6 +65,7 @@ pub use snapshot::{Cleanup, CleanupState, Settings, Snapshot};
 
 /// The decisions of one pass.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts")]
 pub struct Plan {
     /// The actions; deletions first.
     pub actions: Vec<Action>,
@@ -76,6 +79,8 @@ pub struct Plan {
     pub is_creating: bool,
     /// Whether Node and PVs were known; otherwise the plan is empty.
     pub made: bool,
+    /// Whether marks of this node were lost with the state directory.
+    pub marks_are_lost: bool,
     /// Whether cleaning is paused on the whole node.
     pub paused: bool,
     /// Since when volumes are missing, by PV UID; only of PVs that `missingVolumePolicy: Delete` concerns.
@@ -120,6 +125,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
             ..Plan::default()
         },
     };
+    planner.plan.marks_are_lost = planner.has_lost_marks();
     planner.occupy_by_pvs();
     planner.compare_pod_mounts();
     planner.plan.paused = settings.config.pause_cleaning || node.paused;

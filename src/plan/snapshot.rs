@@ -185,6 +185,8 @@ pub struct Snapshot {
     pub date: Timestamp,
     /// The same by the clock of the boot.
     pub boot_time: Option<BootTime>,
+    /// The ID of the state directory.
+    pub state_directory: Option<String>,
     /// [`super::Occupied::contradictions`] of the last plan.
     pub contradictions: Contradictions,
     /// [`super::Plan::missing_since`] of the last plan.

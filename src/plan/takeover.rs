@@ -16,8 +16,8 @@ use crate::host::identity::{GlobalIdentity, Match, compare};
 use crate::host::mark::{MarkFact, MarkOnDisk, MarkState, Place};
 use crate::inventory::{Skip, Volume};
 use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_PATH, ANNOTATION_PROVISIONED_BY, LABEL_HOSTNAME,
-    TAINT_OUT_OF_SERVICE, nodes_of_provisioner, provisioner_name,
+    ANNOTATION_CONSENT, ANNOTATION_PATH, ANNOTATION_PROVISIONED_BY, ANNOTATION_STATE_DIRECTORY,
+    LABEL_HOSTNAME, TAINT_OUT_OF_SERVICE, nodes_of_provisioner, provisioner_name,
 };
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{NodeView, Phase, PvView};
@@ -132,7 +132,7 @@ pub fn is_fenced(
     };
     // The state directory of the other node may have the mark of a device for a later tenant than that of a restored PV,
     // and ours may have an old one.
-    let MarkFact { on_disk, place } = &volume.candidate.mark;
+    let MarkFact { on_disk, place, .. } = &volume.candidate.mark;
     let moves_along = *place == Some(Place::Attribute) || is_ours;
     let is_marked = on_disk.valid().is_some() && moves_along;
     if (is_out && is_marked) || consents_to("move", pv, &volume.candidate) {
@@ -172,6 +172,8 @@ pub fn taken_over(settings: &Settings, node: &NodeView, pv: &PvView, volume: &Vo
             ANNOTATION_PROVISIONED_BY: by,
             ANNOTATION_PATH: volume.path.as_str(),
             ANNOTATION_CONSENT: accepted(pv, volume),
+            // That of the other node.
+            ANNOTATION_STATE_DIRECTORY: null,
         },
     });
     let of_node = config.node_labels_for_pv.iter();

@@ -27,5 +27,6 @@ mod properties;
 mod purity;
 mod random;
 mod refuse;
+mod remains;
 mod share;
 mod takeover;

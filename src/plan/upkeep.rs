@@ -95,6 +95,7 @@ impl<'a> Planner<'a> {
             patch.capacity = capacity(pv, candidate, expandable);
             self.identity(pv, candidate, &mut patch)
                 && self.mark(pv, volume, &mut patch)
+                && self.record_directory(pv, candidate, &mut patch)
                 && self.check_unique(pv, candidate)
                 && self.check_owners(pv, candidate)
         } else {

@@ -5,6 +5,8 @@ use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use futures::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep};
 
 /// More than probes, scrapes and operators use. Each costs a descriptor, which cleaning needs too.
@@ -20,11 +23,17 @@ pub const MOST: usize = 64;
 /// How long a request may take to arrive, and a response to be received.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Accepts connections. For one too many, the oldest is closed, so that a probe always finds a place.
+/// Accepts connections. For one too many, the oldest idle one is closed, or else the oldest, so that a probe finds a place.
 #[derive(Debug)]
 pub struct Connections {
     listener: TcpListener,
-    open: VecDeque<oneshot::Sender<Infallible>>,
+    open: VecDeque<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    keep: oneshot::Sender<Infallible>,
+    is_busy: Arc<AtomicBool>,
 }
 
 impl Connections {
@@ -40,16 +49,26 @@ impl Listener for Connections {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
+        // Those that were accepted before are served first.
+        yield_now().await;
         let (stream, from) = Listener::accept(&mut self.listener).await;
-        self.open.retain(|it| !it.is_closed());
+        self.open.retain(|it| !it.keep.is_closed());
         if self.open.len() >= MOST {
-            self.open.pop_front();
+            let is_idle = |it: &Place| !it.is_busy.load(Ordering::Relaxed);
+            let oldest = self.open.iter().position(is_idle).unwrap_or(0);
+            self.open.remove(oldest);
         }
         let (keep, kept) = oneshot::channel();
-        self.open.push_back(keep);
+        // Until it has answered once.
+        let is_busy = Arc::new(AtomicBool::new(true));
+        self.open.push_back(Place {
+            keep,
+            is_busy: Arc::clone(&is_busy),
+        });
         let connection = Connection {
             stream,
             kept,
+            is_busy,
             is_evicted: false,
             deadline: None,
             has_written: false,
@@ -67,6 +86,7 @@ impl Listener for Connections {
 pub struct Connection {
     stream: TcpStream,
     kept: oneshot::Receiver<Infallible>,
+    is_busy: Arc<AtomicBool>,
     is_evicted: bool,
     /// For the rest of the request that has begun, or for the next bytes of its response.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -99,6 +119,7 @@ impl AsyncRead for Connection {
         ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
         if into.filled().len() > before && self.deadline.is_none() {
             self.deadline = Some(Box::pin(sleep(PATIENCE)));
+            self.is_busy.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -121,6 +142,7 @@ impl AsyncWrite for Connection {
         // The whole response is with the kernel.
         if std::mem::take(&mut self.has_written) {
             self.deadline = None;
+            self.is_busy.store(false, Ordering::Relaxed);
         }
         Pin::new(&mut self.stream).poll_flush(cx)
     }

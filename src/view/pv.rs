@@ -17,8 +17,8 @@ use serde_json::json;
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
     ANNOTATION_INSTALLATION, ANNOTATION_MOVED_FROM, ANNOTATION_OFFER, ANNOTATION_PATH,
-    ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME,
-    LABEL_IDENTITY_HASH, UNVERIFIED,
+    ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_STATE_DIRECTORY, ANNOTATION_USED,
+    FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, UNVERIFIED,
 };
 use crate::types::{HostPath, VolumeMode};
 use crate::view::partial::{annotation_is_true, parse};
@@ -185,6 +185,8 @@ pub struct PvView {
     pub offer: Option<String>,
     /// The `<UID>:<token>` of the PV that its disk had before it was moved here.
     pub moved_from: Option<String>,
+    /// [`ANNOTATION_STATE_DIRECTORY`].
+    pub state_directory: Option<String>,
     /// An administrator's consent, see [`ANNOTATION_CONSENT`].
     pub consent: Option<String>,
     /// Whether an administrator paused cleaning of this volume.
@@ -247,6 +249,7 @@ impl PvView {
             identity_hash: pv.labels().get(LABEL_IDENTITY_HASH).cloned(),
             offer: link.map_or_else(|| annotation(ANNOTATION_OFFER), |link| Some(link.token)),
             moved_from: annotation(ANNOTATION_MOVED_FROM),
+            state_directory: annotation(ANNOTATION_STATE_DIRECTORY),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
             owners: pv.owner_references().to_vec(),

@@ -48,6 +48,18 @@ impl Method {
         }
     }
 
+    /// Whether the next tenant may read what the last one wrote to the device; `None`: that is not known.
+    pub fn leaves_data(&self) -> Option<bool> {
+        match self {
+            // A discard guarantees nothing, either.
+            Self::QuickReset => Some(true),
+            Self::Command(_) => None,
+            Self::DeleteContents | Self::Zero(_) | Self::Overwrite(_) | Self::Discard => {
+                Some(false)
+            }
+        }
+    }
+
     /// The method of a `blockCleanerCommand`.
     ///
     /// A script's name with unsupported arguments is treated as any other command. It fails, because the image has no

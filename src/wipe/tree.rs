@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::stat::futimens;
+use nix::sys::statfs::{EXT4_SUPER_MAGIC, fstatfs};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{fsync, syncfs};
 
@@ -67,8 +68,11 @@ pub fn empty(
     walk::remove_all(dir, progress)?;
     let dir = open_root(root)?;
     // A process may have replaced it, which the check afterwards detects.
-    if let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND) {
+    if has_lost_and_found(&dir)
+        && let Ok(lost_and_found) = dir.open_dir(LOST_AND_FOUND)
+    {
         root::reset(&lost_and_found, "lost+found", progress)?;
+        root::close(&lost_and_found);
     }
     root::reset(&dir, ".", progress)
 }
@@ -89,6 +93,12 @@ pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), WipeError> {
         return Err(WipeError::NotEmpty(shown([name.as_c_str()])));
     }
     Ok(())
+}
+
+/// Whether `fsck` of the filesystem has a directory in its root. On others, the name is a tenant's.
+fn has_lost_and_found(root: &DirFd) -> bool {
+    // That of ext2 and ext3, too.
+    fstatfs(root).is_ok_and(|it| it.filesystem_type() == EXT4_SUPER_MAGIC)
 }
 
 /// Writes the deletion to the disk, so that it survives a power failure.

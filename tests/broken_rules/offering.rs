@@ -139,8 +139,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "the PV of a mark is searched before the mark is judged",
         MARKS,
-        "        if has_past(volume) && !self.snapshot.ledger.searched.contains(&found.digest()) {",
-        "        if !BROKEN && has_past(volume) && !self.snapshot.ledger.searched.contains(&found.digest()) {",
+        "        if self.has_past(volume) && !self.snapshot.ledger.searched.contains(&searched(candidate)) {",
+        "        if !BROKEN && self.has_past(volume) && !self.snapshot.ledger.searched.contains(&searched(candidate)) {",
     ),
     rule(
         "the offer of a PV that was created is not begun again",

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -106,6 +106,8 @@ fn lost_and_found_is_emptied_and_kept() {
         let opened = File::open(&lost).unwrap();
         let create = rustix::fs::XattrFlags::CREATE;
         rustix::fs::fsetxattr(&opened, "user.secret", b"a tenant's", create).unwrap();
+        chown(&lost, Some(5), Some(6)).unwrap();
+        fs::set_permissions(&lost, Permissions::from_mode(0o1777)).unwrap();
         run("chattr", &["+i", lost.to_str().unwrap()]);
         let opened = File::open(root).unwrap();
         let error = tree::check_empty(opened.as_fd()).unwrap_err();
@@ -118,8 +120,14 @@ fn lost_and_found_is_emptied_and_kept() {
         let read = rustix::fs::getxattr(&lost, "user.secret", &mut [0; 64][..]);
         assert_eq!(read, Err(rustix::io::Errno::NODATA));
         fs::write(lost.join("file"), "flags are off").unwrap();
+        let found = fs::metadata(&lost).unwrap();
+        let mode = found.permissions().mode() & 0o7777;
+        assert_eq!((found.uid(), found.gid(), mode), (0, 0, 0o700));
     });
-    on_filesystems(&["tmpfs"], |_, root| {
+    on_filesystems(&["tmpfs", "xfs"], |_, root| {
+        fs::create_dir(root.join("lost+found")).unwrap();
+        assert_cleans(root);
+        assert!(!root.join("lost+found").exists(), "it is the tenant's");
         symlink("/", root.join("lost+found")).unwrap();
         assert_cleans(root);
         assert!(

@@ -82,7 +82,11 @@ impl Node {
             ..Mark::default()
         };
         let volume = Arc::clone(volume);
-        let write = MarkWrite { volume, mark };
+        let write = MarkWrite {
+            volume,
+            mark,
+            resets_root: false,
+        };
         self.host.mark(&write, &self.facts()).await.unwrap();
     }
 

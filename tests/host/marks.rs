@@ -14,7 +14,7 @@ use local_volume_provisioner::host::mark::{
 use local_volume_provisioner::host::mounts::MountTable;
 use local_volume_provisioner::host::sysfs::Sysfs;
 use nix::mount::MsFlags;
-use rustix::fs::{IFlags, XattrFlags, fgetxattr, fsetxattr, ioctl_setflags};
+use rustix::fs::{IFlags, XattrFlags, fgetxattr, fsetxattr, ioctl_getflags, ioctl_setflags};
 use support::{LoopDevice, Sandbox, run, sandbox, sandbox_with, slow};
 
 use crate::volumes::{formatted, open, remount};

@@ -46,6 +46,7 @@ mod reload;
 mod retain;
 mod rotating_disks;
 mod startup_taint;
+mod state_directory;
 mod status_command;
 mod system_storage;
 mod traffic;

@@ -66,6 +66,45 @@ fn consent_of_node(volume: &mut Occupied) -> (String, String) {
     (key.to_owned(), format!("wipe:{value}"))
 }
 
+/// The watch shows the PV as it was before its claim, and the root as its tenant has changed it.
+#[test]
+fn stalled_watch_does_not_record_the_tenants_root() {
+    let stage = or_skip!(stage_with(&["--discovery-period=300ms"]));
+    let [path] = fast_volumes(&stage, ["vol"]);
+    let mut provisioner = stage.provisioner();
+    let pv = stage.available(&path, None);
+    let hold = stage.faults().hold_watches("persistentvolumes");
+    stage.claim("claim", "fast", Some(&name(&pv)));
+    stage.in_phase(&name(&pv), "Bound");
+    let own = fs::metadata(&path).unwrap();
+    chown(&path, Some(1234), Some(1234)).unwrap();
+    stage.still_unwatched(&mut provisioner, "nothing fails", || true);
+    drop(hold);
+    stage.used(&stage.pv(&name(&pv)).unwrap());
+    stage.delete_claim("claim");
+    offered_again(&stage, &path, &pv);
+    assert_eq!(fs::metadata(&path).unwrap().uid(), own.uid());
+}
+
+/// A tenant may have emptied it, too.
+#[test]
+fn volume_that_was_emptied_by_hand_is_offered_with_the_root_of_its_offer() {
+    let mut volume = or_skip!(occupied());
+    lose(&mut volume);
+    for entry in entries(&volume.path) {
+        let entry = volume.path.join(entry);
+        let removed = fs::remove_file(&entry).or_else(|_| fs::remove_dir(&entry));
+        removed.unwrap();
+    }
+    let own = fs::metadata(&volume.path).unwrap();
+    chown(&volume.path, Some(1234), Some(1234)).unwrap();
+    fs::set_permissions(&volume.path, Permissions::from_mode(0o1777)).unwrap();
+    volume.start();
+    volume.stage.available(&volume.path, None);
+    let found = fs::metadata(&volume.path).unwrap();
+    assert_eq!((found.uid(), found.mode()), (own.uid(), own.mode()));
+}
+
 #[test]
 fn pv_restored_from_a_backup_is_not_cleaned_without_consent() {
     let mut volume = or_skip!(occupied());

@@ -197,6 +197,12 @@ impl Host for SimHost {
         })
     }
 
+    fn state_directory(&self) -> Option<String> {
+        Some(format!("directory-of-{}", self.node))
+    }
+
+    fn doubt_marks(&self, _are_lost: bool) {}
+
     fn inspect<'a>(&'a self, draft: &'a PvDraft, _: &'a PassFacts) -> Look<'a, Candidate> {
         let look = async {
             let at = self.find(&draft.volume.mount_path).await?;

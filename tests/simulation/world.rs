@@ -250,8 +250,11 @@ impl State {
                     VolumeMode::Filesystem => Place::Attribute,
                     VolumeMode::Block => Place::StateDirectory,
                 }),
+                directory: None,
             },
             is_as_offered: disk.kind == VolumeMode::Filesystem || disk.data.is_none(),
+            is_blank: false,
+            root: None,
         }
     }
 }

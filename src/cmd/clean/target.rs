@@ -171,14 +171,7 @@ impl<'a> Finder<'a> {
             known.context("reading the namespace kube-system")?;
             uid = origin.uid();
         }
-        let mark = uid.map(|cluster| Mark {
-            cluster,
-            state: MarkState::Free,
-            identity_hash: opened.candidate.identity.hash(),
-            class: class.name.clone(),
-            written_at: Timestamp::now(),
-            ..Mark::default()
-        });
+        let mark = uid.map(|cluster| freed(cluster, &class.name, &opened.candidate));
         Ok(Target {
             mark,
             class: Arc::clone(class),
@@ -275,4 +268,18 @@ fn ensure_unclaimed(pv: &PvView, jobs: &[JobView]) -> Result<()> {
         _ => return Ok(()),
     };
     bail!("PV {} {why}", pv.name)
+}
+
+/// The mark of a volume that is cleaned by hand. It keeps the root of the last offer.
+fn freed(cluster: String, class: &str, candidate: &Candidate) -> Mark {
+    let before = candidate.mark.on_disk.valid();
+    Mark {
+        cluster,
+        state: MarkState::Free,
+        identity_hash: candidate.identity.hash(),
+        class: class.to_owned(),
+        root: before.and_then(|it| it.root.clone()),
+        written_at: Timestamp::now(),
+        ..Mark::default()
+    }
 }

@@ -6,16 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+use std::io::ErrorKind::NotFound;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nix::libc;
 
 use super::codec::Record;
-use super::{MarkedVolume, Marks};
+use super::{DIGEST_LENGTH, MarkedVolume, Marks};
 use crate::host::identity::{self, Match};
 use crate::host::mounts::{Mount, MountTable};
 use crate::host::protection::may_set_attributes;
@@ -28,6 +29,8 @@ const TEMPORARY: &str = "new";
 /// The file that distinguishes the directory from one that is made again at its path.
 const ID: &str = "id";
 
+const LOST: &str = "the state directory was removed, so its marks are not known; restart this pod, which then has a new one";
+
 /// The longest file that is read. Longer ones are truncated, and so not readable.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -38,8 +41,10 @@ pub struct StateDir(Option<Arc<OpenDir>>);
 #[derive(Debug)]
 struct OpenDir {
     dir: File,
-    /// `None`: it has none, and this process may not write it.
-    id: Option<String>,
+    /// Empty until one is found: this process could write none.
+    id: OnceLock<String>,
+    is_lost: AtomicBool,
+    is_in_doubt: AtomicBool,
 }
 
 impl OpenDir {
@@ -48,12 +53,16 @@ impl OpenDir {
     fn path(&self) -> io::Result<PathBuf> {
         let path = through_proc(&self.dir);
         let found = read_id(&path)?;
-        if found == self.id {
-            return Ok(path);
+        if let Some(found) = &found {
+            let _ = self.id.set(found.clone());
         }
-        Err(io::Error::other(
-            "the state directory was removed or replaced, so its marks are not known; put it back, or restart this pod to begin with a new one",
-        ))
+        let is_removed = self.dir.metadata()?.nlink() == 0;
+        let is_lost = is_removed || found.as_ref() != self.id.get();
+        self.is_lost.store(is_lost, Ordering::Relaxed);
+        if is_lost {
+            return Err(io::Error::other(LOST));
+        }
+        Ok(path)
     }
 }
 
@@ -77,16 +86,53 @@ impl StateDir {
                 "{shown} is not a mounted directory of the host's disk, so marks in it would be lost; mount one there (hostPath)"
             ));
         }
-        let id = match identify(&through_proc(&dir)) {
-            Err(error) if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) => None,
-            id => Some(id.map_err(failed)?),
+        // A full disk must not turn marks off: those that are there restrict.
+        if let Err(error) = identify(&through_proc(&dir)) {
+            tracing::warn!("{shown} gets no ID ({error}), so its loss may not be noticed");
+        }
+        let open = OpenDir {
+            dir,
+            id: OnceLock::new(),
+            is_lost: AtomicBool::new(false),
+            is_in_doubt: AtomicBool::new(false),
         };
-        Ok(Self(Some(Arc::new(OpenDir { dir, id }))))
+        open.path().map_err(failed)?;
+        Ok(Self(Some(Arc::new(open))))
     }
 
     /// Whether there is one. Without it, volumes have no marks.
     pub fn is_open(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// What distinguishes it from one that is made again at its path.
+    pub fn id(&self) -> Option<&str> {
+        self.0.as_ref()?.id.get().map(String::as_str)
+    }
+
+    /// Whether it is there, as the last read has found.
+    ///
+    /// # Errors
+    /// It is not; the remedy.
+    pub fn check(&self) -> Result<(), String> {
+        let is_lost = |it: &Arc<OpenDir>| it.is_lost.load(Ordering::Relaxed);
+        match &self.0 {
+            Some(open) if is_lost(open) => Err(LOST.to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether marks in it may have been lost, so that a scan has to find out which devices are blank.
+    pub fn is_in_doubt(&self) -> bool {
+        let is_in_doubt = |it: &Arc<OpenDir>| it.is_in_doubt.load(Ordering::Relaxed);
+        self.0.as_ref().is_some_and(is_in_doubt)
+    }
+
+    /// See [`Self::is_in_doubt`].
+    pub fn doubt(&self, is_in_doubt: bool) {
+        if let Some(open) = &self.0 {
+            open.is_in_doubt.store(is_in_doubt, Ordering::Relaxed);
+        }
     }
 
     /// Reads all marks of the directory. Blocking.
@@ -121,6 +167,7 @@ impl StateDir {
         Marks {
             files,
             has_directory: self.is_open(),
+            directory: self.id().map(|id| id.chars().take(DIGEST_LENGTH).collect()),
             may_set_attributes: may_set_attributes(),
         }
     }
@@ -141,6 +188,8 @@ impl StateDir {
     /// Writes a file in one step, durably.
     pub(super) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.path()?.ok_or(NotFound)?;
+        // The disk may have been full.
+        identify(&path)?;
         replace(&lock(&path)?, &path, name, bytes)
     }
 
@@ -186,19 +235,18 @@ fn read_id(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// The ID of a directory. Gives it one if it has none.
-fn identify(path: &Path) -> io::Result<String> {
-    if let Some(id) = read_id(path)? {
-        return Ok(id);
+/// Gives a directory an ID if it has none.
+fn identify(path: &Path) -> io::Result<()> {
+    if read_id(path)?.is_some() {
+        return Ok(());
     }
     let locked = lock(path)?;
     // Another process may have been first.
-    if let Some(id) = read_id(path)? {
-        return Ok(id);
+    if read_id(path)?.is_some() {
+        return Ok(());
     }
     let id = procfs::sys::kernel::random::uuid().map_err(io::Error::other)?;
-    replace(&locked, path, ID, id.as_bytes())?;
-    Ok(id)
+    replace(&locked, path, ID, id.as_bytes())
 }
 
 impl Marks {

@@ -38,6 +38,7 @@ fn full() -> Content {
         acl: "0200".into(),
         default_acl: String::new(),
         project: 7,
+        inode: None,
         unknown: Unknown::new(),
     };
     Content {
@@ -122,7 +123,7 @@ fn damaged_marks_are_not_readable() {
 fn unknown_keys_of_a_mark_are_kept() {
     let text = String::from_utf8(full().encode().unwrap()).unwrap();
     let mut body = text.split("checksum").next().unwrap().to_owned();
-    let (in_mark, in_root) = (r#""cleanedBy":{"why":["quick"]}"#, r#""flags":64"#);
+    let (in_mark, in_root) = (r#""cleanedBy":{"why":["quick"]}"#, r#""quota":64"#);
     for (from, key) in [(r#""token":"t","#, in_mark), (r#""project":7,"#, in_root)] {
         let from = from.trim_end_matches(',');
         assert!(body.contains(from), "{from}");
@@ -328,7 +329,7 @@ fn removed_directory_is_an_error_and_no_absence() {
     }
     fs::remove_dir(&path).unwrap();
     let removed = state.read_all().unwrap_err().to_string();
-    assert!(removed.contains("removed or replaced"), "{removed}");
+    assert!(removed.contains("was removed"), "{removed}");
     fs::create_dir(&path).unwrap();
     assert!(state.read_of(&volume).is_err());
     assert!(state.write(&volume, &mark(MarkState::Free)).is_err());

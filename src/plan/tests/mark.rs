@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::kit::*;
-use crate::config::{Class, CleanMethod, Cleaner, DiscoveryPolicy};
+use crate::config::{Class, DiscoveryPolicy};
 use crate::host::boot::BootTime;
 use crate::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
 use crate::inventory::{Candidate, Contents};
@@ -41,9 +41,14 @@ pub(super) fn marked(candidate: &Candidate, on_disk: MarkOnDisk) -> Candidate {
             it.mark = MarkFact {
                 on_disk: MarkOnDisk::Valid(mark),
                 place,
+                directory: None,
             };
         } else {
-            it.mark = MarkFact { on_disk, place };
+            it.mark = MarkFact {
+                on_disk,
+                place,
+                directory: None,
+            };
         }
         it.contents = Contents::Holds("a file".into());
     })
@@ -70,20 +75,20 @@ pub(super) fn offered(candidate: &Candidate) -> PvView {
     })
 }
 
-fn empty(candidate: Candidate) -> Candidate {
+pub(super) fn empty(candidate: Candidate) -> Candidate {
     with(candidate, |it| it.contents = Contents::Empty)
 }
 
 /// The world with this volume, after the PV of its mark was searched.
-fn searched(volume: &Candidate) -> World {
+pub(super) fn searched(volume: &Candidate) -> World {
     let mut world = world().fast("a", volume);
     let digest = volume.mark.on_disk.digest();
     world.snapshot.ledger.searched.insert(digest);
     world
 }
 
-const OFFERED: &[&str] = &["create /mnt/fast/a", "a is Creating"];
-const DIRTY: &[&str] = &["VolumeDirty of Node node-1", "a is Skipped as Dirty"];
+pub(super) const OFFERED: &[&str] = &["create /mnt/fast/a", "a is Creating"];
+pub(super) const DIRTY: &[&str] = &["VolumeDirty of Node node-1", "a is Skipped as Dirty"];
 const CLEANED: &[&str] = &["clean ", "a is Skipped as CleanupRunning"];
 
 #[test]
@@ -151,45 +156,6 @@ fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
         let mut world = searched(&device);
         world.snapshot.ledger.unborn = BTreeSet::from([unborn.to_owned()]);
         world.expect(what, expected);
-    }
-}
-
-#[test]
-fn free_after_a_quick_reset_is_dirty_where_the_class_promises_zeros() {
-    use VolumeMode::{Block, Filesystem};
-    let (quick, zero) = (CleanMethod::Quick, CleanMethod::Zero);
-    for (left, of, mode, method, expected) in [
-        (Some(true), "fast", Block, zero, DIRTY),
-        (Some(true), "fast", Block, quick, OFFERED),
-        (Some(true), "fast", Filesystem, zero, OFFERED),
-        (Some(false), "other", Block, zero, OFFERED),
-        // A mark of an earlier version.
-        (None, "other", Block, zero, DIRTY),
-        (None, "fast", Block, zero, OFFERED),
-    ] {
-        let what = format!("{left:?} {of} {mode:?} {method:?}");
-        let free = with(mark(MarkState::Free), |it| {
-            it.data_left = left;
-            it.class = of.into();
-        });
-        let device = marked(&disk(1), MarkOnDisk::Valid(free));
-        let class = |world: World| {
-            world.change_class("fast", |class| {
-                class.volume_mode = mode;
-                class.cleaner = Cleaner::Method(method);
-            })
-        };
-        class(searched(&device)).expect(&what, expected);
-        // The PV at its path was restored, or is of another disk.
-        let restored = with(offered(&device), |pv| pv.mode = mode);
-        let plan = words(&class(searched(&device).pv(restored)).plan());
-        let is_withdrawn = plan.iter().any(|it| it.starts_with("delete "));
-        assert_eq!(is_withdrawn, expected == DIRTY, "{what}: {plan:?}");
-        let consents = consent("wipe", None, &device);
-        let world = class(searched(&device)).node(|node| node.consents = [consents].into());
-        let plan = words(&world.plan());
-        let is_cleaned = plan.iter().any(|it| it.starts_with("clean "));
-        assert_eq!(is_cleaned, expected == DIRTY, "{what}: {plan:?}");
     }
 }
 

@@ -282,6 +282,7 @@ fn metadata_of_a_moved_pv_names_this_node() {
             "pv.kubernetes.io/provisioned-by": OURS,
             "local-volume-provisioner/path": "/mnt/fast/a",
             "local-volume-provisioner/consent": null,
+            "local-volume-provisioner/state-directory": null,
         },
         "ownerReferences": [owner("Backup", "b"), node.as_owner()],
     });

@@ -35,6 +35,7 @@ fn every_field_is_read() {
                 ANNOTATION_IDENTITY: "v1:wwid=1",
                 ANNOTATION_CONSENT: "wipe:v1:wwid=1",
                 ANNOTATION_PAUSED: "True",
+                ANNOTATION_STATE_DIRECTORY: "id",
             },
             "ownerReferences": [
                 { "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node-uid" },
@@ -60,6 +61,7 @@ fn every_field_is_read() {
         "status": { "phase": "Released", "lastPhaseTransitionTime": "2026-01-01T00:00:00Z" },
     }));
     let expected = PvView {
+        state_directory: Some("id".into()),
         name: "pv-a".into(),
         uid: "uid-a".into(),
         resource_version: "7".into(),

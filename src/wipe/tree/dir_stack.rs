@@ -15,8 +15,8 @@ use std::sync::Arc;
 use nix::Result;
 use nix::errno::Errno;
 
-use super::LOST_AND_FOUND;
 use super::frame::{Frame, Listing};
+use super::{LOST_AND_FOUND, has_lost_and_found};
 use crate::escape::shown;
 use crate::wipe::dirfd::DirFd;
 
@@ -73,7 +73,8 @@ impl DirStack {
 
     /// Whether a directory at this depth is emptied but not removed: the root, and the volume's `lost+found`.
     pub(super) fn keeps(&self, depth: usize, name: &CStr) -> bool {
-        depth == 0 || depth == 1 && self.root_path.is_none() && *name == *LOST_AND_FOUND
+        let is_lost_and_found = || *name == *LOST_AND_FOUND && has_lost_and_found(&self.volume);
+        depth == 0 || depth == 1 && self.root_path.is_none() && is_lost_and_found()
     }
 
     /// The directory that is being emptied.

@@ -3,12 +3,14 @@
 //! It clears the immutable and append-only flags, with which the next tenant could not use the volume, and
 //! removes `user.*` attributes, which are tenant data.
 //!
-//! It never changes the owner, the mode, ACLs, security labels, quota projects and other attributes.
-//! Operators set them when they prepare a volume, and their original values are not known.
+//! It never changes the owner, the mode, ACLs, security labels, quota projects and other attributes of the root.
+//! Operators set them when they prepare a volume, and their original values are not known here.
 
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
+use nix::sys::stat::{Mode, fchmod, fstat};
+use nix::unistd::{Gid, Uid, fchown};
 use rustix::fs::fremovexattr;
 
 use super::attributes::user_attributes;
@@ -17,6 +19,9 @@ use crate::wipe::dirfd::{DirFd, errno};
 use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
 use crate::wipe::protect;
+
+/// A kept directory that is larger, in bytes, is reported.
+const LARGE: i64 = 1 << 20;
 
 /// Clears flags and `user.*` attributes of a kept directory. `path` is for the error.
 pub(super) fn reset(dir: &DirFd, path: &str, progress: &Progress) -> Result<(), WipeError> {
@@ -37,6 +42,34 @@ pub(super) fn reset(dir: &DirFd, path: &str, progress: &Progress) -> Result<(), 
                 Err(Errno::ENODATA) => {}
                 removed => removed.map_err(failed("remove an attribute (user.*) of"))?,
             }
+        }
+    }
+}
+
+/// Gives the emptied `lost+found` its owner, mode and ACLs back, which a tenant may have changed. Only `fsck` writes to it.
+pub(super) fn close(dir: &DirFd) {
+    let closed = || -> nix::Result<i64> {
+        for acl in [c"system.posix_acl_access", c"system.posix_acl_default"] {
+            match fremovexattr(dir, acl).map_err(errno) {
+                Err(Errno::ENODATA | Errno::EOPNOTSUPP) => {}
+                removed => removed?,
+            }
+        }
+        fchmod(dir, Mode::S_IRWXU)?;
+        let found = fstat(dir)?;
+        if (found.st_uid, found.st_gid) != (0, 0) {
+            fchown(dir, Some(Uid::from_raw(0)), Some(Gid::from_raw(0)))?;
+        }
+        Ok(found.st_size)
+    };
+    match closed() {
+        Ok(bytes) if bytes > LARGE => tracing::warn!(
+            bytes,
+            "the emptied lost+found stays large, as ext directories do; to shrink it, remove it and run mklost+found"
+        ),
+        Ok(_) => {}
+        Err(errno) => {
+            tracing::warn!("the emptied lost+found keeps its owner or its mode ({errno})");
         }
     }
 }

@@ -5,11 +5,42 @@ use std::time::Instant;
 use control_plane::requests::Request;
 
 use super::*;
-use crate::kit::{fast_volumes, offered_again, stage_with};
+use crate::kit::{fast, fast_volumes, offered_again, stage_with};
 
 const WATCHED: [&str; 3] = ["nodes", PVS, "storageclasses"];
 /// Long enough for pauses that double to be longer than what is allowed after it.
 const OUTAGE: Duration = Duration::from_secs(12);
+
+/// What was tried meanwhile waits no longer than what comes afterwards.
+#[test]
+fn whole_cycle_works_within_seconds_after_an_outage() {
+    let stage = or_skip!(stage_with(&["--discovery-period=1s"]));
+    let [used] = fast_volumes(&stage, ["used"]);
+    let _provisioner = stage.provisioner();
+    let bound = stage.occupy("claim", &used);
+    let outage = stage.faults().on_any().reset_before();
+    for resource in WATCHED {
+        stage.faults().cut_watches(resource);
+    }
+    stage.delete_claim("claim");
+    stage.in_phase(&name(&bound), "Released");
+    let new = fast(&stage, "new");
+    std::thread::sleep(Duration::from_secs(20));
+    let back = Instant::now();
+    outage.clear();
+    // One probe a second, and a busy machine. Pauses that have grown would last longer.
+    let limit = Duration::from_secs(5);
+    stage.within(
+        limit,
+        "a new volume is offered, a released one cleaned",
+        || {
+            let found = stage.pvs_at(&used);
+            let is_cleaned = found.iter().any(|pv| uid(pv) != uid(&bound));
+            is_cleaned && !stage.pvs_at(&new).is_empty()
+        },
+    );
+    println!("after {:.1?}", back.elapsed());
+}
 
 #[test]
 fn watches_resume_within_seconds_after_an_outage_and_an_expired_version() {

@@ -39,6 +39,8 @@ fn candidate(kind: VolumeMode, identity: Identity, footprint: Footprint) -> Cand
         rotational: BTreeSet::new(),
         mark: MarkFact::default(),
         is_as_offered: true,
+        is_blank: false,
+        root: None,
     }
 }
 
@@ -172,6 +174,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         phase: Phase::Available,
         released_at: None,
         release: None,
+        state_directory: None,
         hostnames: vec!["host-1".into()],
         affinity: None,
         hostname_label: Some("host-1".into()),
