@@ -60,7 +60,9 @@ fn devices_are_dirty_after_the_state_directory_was_removed() {
     skipped(&stage, &mut provisioner, &unknown, "Dirty");
     annotate(&stage, &name(&pv), RECORD, Value::Null);
     stage.available(&unknown, None);
-    assert!(recorded().is_some_and(|now| now != before));
+    stage.eventually("the new directory is recorded", || {
+        recorded().is_some_and(|now| now != before)
+    });
     stage.delete_claim("claim");
     offered_again(&stage, &path, &bound);
 }
