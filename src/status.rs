@@ -62,7 +62,7 @@ impl Status {
     /// # Errors
     /// The reason why not.
     pub fn healthy(&self) -> Result<(), String> {
-        self.state.check()?;
+        self.state.check().map_err(|lost| lost.to_string())?;
         let ended = self.pass.borrow().ended;
         match ended.map(|ended| ended.elapsed()) {
             None => Err("the first pass of the main loop has not ended yet".into()),

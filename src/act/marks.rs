@@ -45,10 +45,7 @@ impl Actor {
         };
         // The scan precedes this: so the root that it has seen is the administrator's.
         let before = &write.volume.candidate.mark.on_disk;
-        let is_pending = before
-            .valid()
-            .is_some_and(|it| it.state == MarkState::Pending);
-        let records_root = write.mark.state == MarkState::Offered && !is_pending;
+        let records_root = write.mark.state == MarkState::Offered && !before.is_pending();
         if records_root || before.is_free() {
             self.ensure_current(&patch.pv).await?;
         }

@@ -75,7 +75,8 @@ impl Marker {
             }
             if self.kind == VolumeMode::Filesystem {
                 let usable = check_usable(lock.as_fd(), mark.root.as_ref());
-                usable.map_err(|why| Failure::new(reasons::VOLUME_FAILED_DELETE, why))?;
+                usable
+                    .map_err(|why| Failure::new(reasons::VOLUME_FAILED_DELETE, why.to_string()))?;
             }
             crash_point("mark-free");
             self.write(&lock, &mark)?;
@@ -211,6 +212,7 @@ pub(super) fn is_free(commit: &Commit, candidate: &Candidate) -> bool {
         && mark.release.is_some();
     let is_its_disk = found.identity_hash == candidate.identity.hash();
     let order = &commit.order;
-    let is_free = found.state == MarkState::Free && !holds_leftovers(&order.volume.class, found);
+    let leftovers = holds_leftovers(&order.volume.class, &candidate.mark.on_disk);
+    let is_free = found.state == MarkState::Free && !leftovers;
     is_same && is_its_disk && is_free && order.orphan_on.is_none()
 }

@@ -40,7 +40,7 @@ use codec::{Content, Record};
 
 pub use super::ioctl::Inode;
 pub use files::StateDir;
-pub use root::{RootAttributes, check_usable};
+pub use root::{RootAttributes, Unusable, check_usable};
 
 /// The keys that a later version writes. A version that reads none of them must not treat a missing one as clean.
 pub type Unknown = BTreeMap<String, serde_json::Value>;
@@ -181,6 +181,11 @@ impl MarkOnDisk {
     /// Whether the volume was wiped, or its PV deleted unused.
     pub fn is_free(&self) -> bool {
         matches!(self, Self::Valid(mark) if mark.state == MarkState::Free)
+    }
+
+    /// Whether its PV is about to be created.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::Valid(mark) if mark.state == MarkState::Pending)
     }
 
     /// Whether the volume may have a PV or the data of a tenant.

@@ -193,9 +193,7 @@ pub fn mark_of(
     date: Timestamp,
 ) -> Mark {
     let before = candidate.mark.on_disk.valid().cloned();
-    let is_pending = before
-        .as_ref()
-        .is_some_and(|it| it.state == MarkState::Pending);
+    let is_pending = candidate.mark.on_disk.is_pending();
     // Before the first claim, it is as an administrator has prepared it.
     let now = candidate.root.clone();
     let now = now.filter(|_| state == MarkState::Offered && !is_pending);
@@ -229,10 +227,12 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
 
 /// Whether the last cleanup of a volume left data that its class promises to remove. A class of raw devices does, unless
 /// its cleaner only resets them. Where it is not known, a device of the same class was offered so before.
-pub fn holds_leftovers(class: &Class, mark: &Mark) -> bool {
+pub fn holds_leftovers(class: &Class, mark: &MarkOnDisk) -> bool {
     let method = || Method::of(VolumeMode::Block, &class.cleaner);
-    let is_left = mark.data_left.unwrap_or(mark.class != class.name);
-    is_left && class.volume_mode == VolumeMode::Block && method() != Method::QuickReset
+    let is_left = |mark: &Mark| mark.data_left.unwrap_or(mark.class != class.name);
+    mark.valid().is_some_and(is_left)
+        && class.volume_mode == VolumeMode::Block
+        && method() != Method::QuickReset
 }
 
 /// Judges the mark of a volume without a PV. The first rule that matches decides. `is_its_disk` is the result of
@@ -246,9 +246,7 @@ pub(super) fn unowned(
 ) -> Unowned {
     let candidate = &volume.candidate;
     let found = &candidate.mark.on_disk;
-    let leftovers = found
-        .valid()
-        .is_some_and(|it| holds_leftovers(&volume.class, it));
+    let leftovers = holds_leftovers(&volume.class, found);
     let permits = |verb| !consents.is_empty() && consents.contains(&consent(verb, None, candidate));
     let is_accepted = || candidate.mark.place.is_some() && permits("accept");
     if (is_its_disk && !leftovers && is_clean(found, cluster, candidate)) || is_accepted() {

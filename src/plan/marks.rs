@@ -46,8 +46,7 @@ impl<'a> Planner<'a> {
             return true;
         }
         let token = candidate.mark.on_disk.valid().map(|it| it.token.clone());
-        let mark = candidate.mark.on_disk.valid();
-        if pv.never_used() && mark.is_some_and(|it| holds_leftovers(&volume.class, it)) {
+        if pv.never_used() && holds_leftovers(&volume.class, &candidate.mark.on_disk) {
             self.withdraw_as(reasons::VOLUME_MARK_MISMATCH, pv, LEFTOVERS);
             return false;
         }
@@ -164,8 +163,9 @@ impl<'a> Planner<'a> {
     /// Whether a volume may have a PV or the data of a tenant.
     fn has_past(&self, volume: &Volume) -> bool {
         let mark = &volume.candidate.mark.on_disk;
-        let leftovers = |mark| holds_leftovers(&volume.class, mark);
-        mark.has_past() || mark.valid().is_some_and(leftovers) || !self.is_marked(&volume.candidate)
+        mark.has_past()
+            || holds_leftovers(&volume.class, mark)
+            || !self.is_marked(&volume.candidate)
     }
 
     /// Whether a device without a name was used.
@@ -238,8 +238,8 @@ impl<'a> Planner<'a> {
                     }
                     Some(mark)
                         if mark.cluster == *cluster
-                            && mark.state == MarkState::Free
-                            && holds_leftovers(&volume.class, mark) =>
+                            && found.is_free()
+                            && holds_leftovers(&volume.class, found) =>
                     {
                         LEFTOVERS.into()
                     }

@@ -33,12 +33,12 @@ impl Planner<'_> {
             |it| it.token.clone(),
         );
         // A volume with leftovers is offered only if an operator accepts them.
-        let data_left = match &candidate.mark.on_disk {
-            MarkOnDisk::Valid(mark) if !holds_leftovers(&volume.class, mark) => mark.data_left,
+        let found = &candidate.mark.on_disk;
+        let data_left = match found {
+            MarkOnDisk::Valid(mark) if !holds_leftovers(&volume.class, found) => mark.data_left,
             _ => Some(false),
         };
         let is_device = candidate.kind == VolumeMode::Block;
-        let found = &candidate.mark.on_disk;
         let is_own = found
             .valid()
             .is_some_and(|it| self.snapshot.ledger.unborn.contains(&it.token));

@@ -114,10 +114,10 @@ impl StateDir {
     ///
     /// # Errors
     /// It is not; the remedy.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> io::Result<()> {
         let is_lost = |it: &Arc<OpenDir>| it.is_lost.load(Ordering::Relaxed);
         match &self.0 {
-            Some(open) if is_lost(open) => Err(LOST.to_owned()),
+            Some(open) if is_lost(open) => Err(io::Error::other(LOST)),
             _ => Ok(()),
         }
     }
@@ -189,7 +189,9 @@ impl StateDir {
     pub(super) fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let path = self.path()?.ok_or(NotFound)?;
         // The disk may have been full.
-        identify(&path)?;
+        if self.id().is_none() {
+            identify(&path)?;
+        }
         replace(&lock(&path)?, &path, name, bytes)
     }
 

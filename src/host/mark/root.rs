@@ -94,28 +94,30 @@ impl RootAttributes {
     pub fn restore(&self, root: BorrowedFd<'_>) -> Vec<String> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         let before = Self::read(root).ok();
-        let differs = |of: fn(&Self) -> String| before.as_ref().map(of) != Some(of(self));
-        let set_owner = || fchown(root, Some(uid), Some(gid)).map_err(io::Error::from);
-        let set_mode = || fchmod(root, Mode::from_raw_mode(self.mode)).map_err(io::Error::from);
-        let set_inode = || ioctl::set_inode(root, self.inode.as_ref(), self.project);
-        let owner = |it: &Self| format!("{}:{}", it.uid, it.gid);
+        let is = |same: fn(&Self, &Self) -> bool| before.as_ref().is_some_and(|it| same(it, self));
+        let has_owner = is(|it, own| (it.uid, it.gid) == (own.uid, own.gid));
+        let has_acl = is(|it, own| it.acl == own.acl);
+        let has_default_acl = is(|it, own| it.default_acl == own.default_acl);
         // A change of the owner clears mode bits, and an ACL sets some. So the mode comes later.
-        let with_mode = |it: &Self| format!("{}:{}:{} {}", it.uid, it.gid, it.mode, it.acl);
+        let has_mode = has_owner && has_acl && is(|it, own| it.mode == own.mode);
         // Without permission, the kernel refuses even what changes nothing.
-        let steps: [(_, bool, &dyn Fn() -> io::Result<()>); 5] = [
-            ("owner", differs(owner), &set_owner),
-            ("ACL", differs(|it| it.acl.clone()), &|| {
-                set_acl(root, ACL, &self.acl)
-            }),
-            ("default ACL", differs(|it| it.default_acl.clone()), &|| {
-                set_acl(root, DEFAULT_ACL, &self.default_acl)
-            }),
-            ("mode", differs(with_mode), &set_mode),
-            ("flags, extent sizes or project", true, &set_inode),
+        let unless = |is_so, set: &dyn Fn() -> io::Result<()>| if is_so { Ok(()) } else { set() };
+        let owner = unless(has_owner, &|| Ok(fchown(root, Some(uid), Some(gid))?));
+        let acl = unless(has_acl, &|| set_acl(root, ACL, &self.acl));
+        let set_default_acl = || set_acl(root, DEFAULT_ACL, &self.default_acl);
+        let default_acl = unless(has_default_acl, &set_default_acl);
+        let set_mode = || Ok(fchmod(root, Mode::from_raw_mode(self.mode))?);
+        let mode = unless(has_mode, &set_mode);
+        let inode = ioctl::set_inode(root, self.inode.as_ref(), self.project);
+        let steps = [
+            ("owner", owner),
+            ("ACL", acl),
+            ("default ACL", default_acl),
+            ("mode", mode),
+            ("flags, extent sizes or project", inode),
         ];
-        let failed = steps.into_iter().filter(|(_, differs, _)| *differs);
-        let failed = failed.filter_map(|(what, _, set)| {
-            let error = set().err()?;
+        let failed = steps.into_iter().filter_map(|(what, done)| {
+            let error = done.err()?;
             Some(format!("{what}: {error}"))
         });
         failed.collect()
@@ -136,23 +138,39 @@ fn set_acl(root: BorrowedFd<'_>, name: &CStr, acl: &str) -> io::Result<()> {
     Ok(fsetxattr(root, name, &bytes, XattrFlags::empty())?)
 }
 
+/// Why no tenant can use an emptied filesystem, and the remedy.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// A tenant has set an encryption policy.
+    #[error(
+        "the volume is empty, but its tenant has set an encryption policy, which cannot be taken off; create a new filesystem (mkfs)"
+    )]
+    Encrypted,
+    /// No file can be made in its root.
+    #[error(
+        "the volume is empty, but no file can be made in it ({0}); see lsattr -d of its root and its mount options"
+    )]
+    NoFile(#[from] Errno),
+}
+
 /// Whether a tenant can use a filesystem whose root was emptied and restored.
 ///
 /// # Errors
-/// Why not, and the remedy.
-pub fn check_usable(root: BorrowedFd<'_>, offered: Option<&RootAttributes>) -> Result<(), String> {
+/// [`Unusable`].
+pub fn check_usable(
+    root: BorrowedFd<'_>,
+    offered: Option<&RootAttributes>,
+) -> Result<(), Unusable> {
     let found = ioctl::inode(root).ok().flatten();
     let is_encrypted = |it: &Inode| it.is_encrypted();
     let was_encrypted = offered.and_then(|it| it.inode.as_ref()).map(is_encrypted);
     if was_encrypted == Some(false) && found.is_some_and(|it| is_encrypted(&it.0)) {
-        return Err("the volume is empty, but its tenant has set an encryption policy, which cannot be taken off; create a new filesystem (mkfs)".into());
+        return Err(Unusable::Encrypted);
     }
     match make_and_remove(root) {
         // Others share its filesystem, and may fill it.
         Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(()),
-        Err(error) => Err(format!(
-            "the volume is empty, but no file can be made in it ({error}); see lsattr -d of its root and its mount options"
-        )),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use super::jobs::{due_device, failed_job, job_of, order, with_jobs};
+use super::jobs::{committed, device, failed_job, job, order, running, waiting, with_jobs};
 use super::kit::*;
 use crate::names::FINALIZER;
-use crate::plan::job_object::fingerprint;
 use crate::plan::{CleanupState, FOR_A_SLOT};
-use crate::view::{JobState, JobView, PvView, ReclaimPolicy};
+use crate::view::{JobState, JobView, ReclaimPolicy};
 
 fn blocked(retry_at: u64) -> CleanupState {
     CleanupState::Blocked {
@@ -31,35 +30,6 @@ fn wiped(error: Option<&str>, retry_at: u64) -> CleanupState {
         error: error.map(str::to_owned),
         retry_at: Duration::from_secs(retry_at),
     }
-}
-
-fn waiting(reason: &str) -> CleanupState {
-    CleanupState::Waiting {
-        reason: reason.into(),
-        job: Some("storage/cleanup-pv-a".into()),
-    }
-}
-
-fn running() -> CleanupState {
-    CleanupState::JobRunning {
-        job: "storage/cleanup-pv-a".into(),
-    }
-}
-
-fn committed() -> PvView {
-    with(due_device(), |pv| {
-        pv.deleting = true;
-        pv.finalizers = vec![FINALIZER.into()];
-    })
-}
-
-/// A device whose PV is Terminating and held by our finalizer.
-fn device() -> World {
-    world().fast("a", &disk(1)).pv(committed())
-}
-
-fn job(state: JobState) -> JobView {
-    job_of(&committed(), state)
 }
 
 /// The API server was restored to a time before the release.
@@ -251,55 +221,6 @@ fn each_state_of_a_job_has_its_step() {
 }
 
 #[test]
-fn a_job_that_does_not_start_is_reported_and_holds_no_slot() {
-    let pv = committed();
-    let other = released(self::pv("pv-b", "/mnt/fast/b", &fs(2)));
-    let world = with_jobs(device());
-    let order = order(&world.plan()).cloned().unwrap();
-    let terms = order.job.as_ref().unwrap();
-    let template = fingerprint(&order, terms, &world.snapshot.job_source);
-    let new = with(job(JobState::Pending), |job| job.template = Some(template));
-    let mut world = with_jobs(device()).job(new).fast("b", &fs(2)).pv(other);
-    world.config.max_concurrent_cleanups = NonZeroU16::MIN;
-    let world = world.cleanup(&pv, waiting("for its Job"));
-    let since = |seconds| {
-        let world = world.clone();
-        world.change_cleanup(&pv, |cleanup| cleanup.since = Duration::from_secs(seconds))
-    };
-    let mut recent = since(0);
-    recent.snapshot.now = Duration::from_secs(119);
-    let wait = "track pv-a as Waiting";
-    let slot = "track pv-b as Waiting";
-    recent.expect("new", &[wait, slot, "a is Waiting", "b is Waiting"]);
-    let mut old = since(0);
-    old.snapshot.now = Duration::from_mins(2);
-    let stuck = "VolumeFailedDelete of pv-a";
-    old.expect(
-        "old",
-        &[wait, stuck, "clean pv-b", "a is Waiting", "b is Due"],
-    );
-}
-
-#[test]
-fn a_job_deleted_at_work_with_its_pv_is_reported() {
-    let gone = committed();
-    let world = world().fast("a", &disk(1)).cleanup(&gone, running());
-    let offer = ["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"];
-    let partly = [&offer[..], &["VolumeFailedDelete of our Pod"]].concat();
-    world.expect("the Job is gone, too", &partly);
-    let running = world.clone().job(job(JobState::Running));
-    running.expect("it is at work", &["a is Skipped as CleanupRunning"]);
-    let ended = [
-        "forget uid-pv-a",
-        "delete Job cleanup-pv-a",
-        "a is Skipped as CleanupRunning",
-    ];
-    world
-        .job(job(JobState::Succeeded))
-        .expect("it has ended", &ended);
-}
-
-#[test]
 fn the_oldest_releases_get_the_slots_and_a_rotating_disk_has_one() {
     let at = |name: &str, second| {
         let pv = pv(
@@ -377,17 +298,6 @@ fn a_release_at_work_holds_no_slot_and_a_created_job_does() {
     world.snapshot.now = Duration::from_mins(2);
     let free = ["a is Waiting", "clean pv-b", "b is Due"];
     world.expect("it has not been seen for two minutes", &free);
-}
-
-#[test]
-fn a_pending_job_is_deleted_when_its_pv_is_not_to_be_cleaned_any_more() {
-    let recycled = with(due_device(), |pv| pv.policy = ReclaimPolicy::Recycle);
-    let world = world().fast("a", &disk(1)).pv(recycled);
-    let found = words(&world.job(job(JobState::Pending)).plan());
-    assert!(
-        found.contains(&"call Job cleanup-pv-a off".to_owned()),
-        "{found:?}"
-    );
 }
 
 #[test]

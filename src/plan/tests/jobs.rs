@@ -1,12 +1,15 @@
 //! Cleaning by Jobs: who is cleaned by one, and what becomes of Jobs whose PVs are gone.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::kit::*;
 use crate::names::{FINALIZER, job_name};
-use crate::plan::{Action, CleanOrder, JobTerms, Plan};
+use crate::plan::job_object::fingerprint;
+use crate::plan::{Action, CleanOrder, CleanupState, JobTerms, Plan};
 use crate::view::{JobState, JobView, PvView, ReclaimPolicy};
 
 /// Our Job for a PV's tenancy, with its device at `/ours/<class>/<entry>`.
@@ -42,6 +45,35 @@ pub(super) fn with_jobs(world: World) -> World {
 /// A released device, as the kubelet formats them.
 pub(super) fn due_device() -> PvView {
     released(pv("pv-a", "/mnt/fast/a", &disk(1)))
+}
+
+pub(super) fn waiting(reason: &str) -> CleanupState {
+    CleanupState::Waiting {
+        reason: reason.into(),
+        job: Some("storage/cleanup-pv-a".into()),
+    }
+}
+
+pub(super) fn running() -> CleanupState {
+    CleanupState::JobRunning {
+        job: "storage/cleanup-pv-a".into(),
+    }
+}
+
+pub(super) fn committed() -> PvView {
+    with(due_device(), |pv| {
+        pv.deleting = true;
+        pv.finalizers = vec![FINALIZER.into()];
+    })
+}
+
+/// A device whose PV is Terminating and held by our finalizer.
+pub(super) fn device() -> World {
+    world().fast("a", &disk(1)).pv(committed())
+}
+
+pub(super) fn job(state: JobState) -> JobView {
+    job_of(&committed(), state)
 }
 
 pub(super) fn order(plan: &Plan) -> Option<&CleanOrder> {
@@ -178,4 +210,64 @@ fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_start
         let rest: Vec<_> = rest.copied().collect();
         plain.job(gone(job)).expect(&situation, &rest);
     }
+}
+
+#[test]
+fn a_job_that_does_not_start_is_reported_and_holds_no_slot() {
+    let pv = committed();
+    let other = released(self::pv("pv-b", "/mnt/fast/b", &fs(2)));
+    let world = with_jobs(device());
+    let order = order(&world.plan()).cloned().unwrap();
+    let terms = order.job.as_ref().unwrap();
+    let template = fingerprint(&order, terms, &world.snapshot.job_source);
+    let new = with(job(JobState::Pending), |job| job.template = Some(template));
+    let mut world = with_jobs(device()).job(new).fast("b", &fs(2)).pv(other);
+    world.config.max_concurrent_cleanups = NonZeroU16::MIN;
+    let world = world.cleanup(&pv, waiting("for its Job"));
+    let since = |seconds| {
+        let world = world.clone();
+        world.change_cleanup(&pv, |cleanup| cleanup.since = Duration::from_secs(seconds))
+    };
+    let mut recent = since(0);
+    recent.snapshot.now = Duration::from_secs(119);
+    let wait = "track pv-a as Waiting";
+    let slot = "track pv-b as Waiting";
+    recent.expect("new", &[wait, slot, "a is Waiting", "b is Waiting"]);
+    let mut old = since(0);
+    old.snapshot.now = Duration::from_mins(2);
+    let stuck = "VolumeFailedDelete of pv-a";
+    old.expect(
+        "old",
+        &[wait, stuck, "clean pv-b", "a is Waiting", "b is Due"],
+    );
+}
+
+#[test]
+fn a_job_deleted_at_work_with_its_pv_is_reported() {
+    let gone = committed();
+    let world = world().fast("a", &disk(1)).cleanup(&gone, running());
+    let offer = ["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"];
+    let partly = [&offer[..], &["VolumeFailedDelete of our Pod"]].concat();
+    world.expect("the Job is gone, too", &partly);
+    let running = world.clone().job(job(JobState::Running));
+    running.expect("it is at work", &["a is Skipped as CleanupRunning"]);
+    let ended = [
+        "forget uid-pv-a",
+        "delete Job cleanup-pv-a",
+        "a is Skipped as CleanupRunning",
+    ];
+    world
+        .job(job(JobState::Succeeded))
+        .expect("it has ended", &ended);
+}
+
+#[test]
+fn a_pending_job_is_deleted_when_its_pv_is_not_to_be_cleaned_any_more() {
+    let recycled = with(due_device(), |pv| pv.policy = ReclaimPolicy::Recycle);
+    let world = world().fast("a", &disk(1)).pv(recycled);
+    let found = words(&world.job(job(JobState::Pending)).plan());
+    assert!(
+        found.contains(&"call Job cleanup-pv-a off".to_owned()),
+        "{found:?}"
+    );
 }

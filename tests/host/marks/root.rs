@@ -90,7 +90,7 @@ fn root_in_which_no_file_can_be_made_is_reported() {
     let root = File::open(&path).unwrap();
     let is_usable = || check_usable(root.as_fd(), None);
     ioctl_setflags(&root, IFlags::IMMUTABLE).unwrap();
-    let fault = is_usable().unwrap_err();
+    let fault = is_usable().unwrap_err().to_string();
     ioctl_setflags(&root, IFlags::empty()).unwrap();
     assert!(fault.contains("no file can be made"), "{fault}");
     assert_eq!(is_usable(), Ok(()));
