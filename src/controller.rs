@@ -247,7 +247,7 @@ impl Controller {
             }
             self.actor.apply(actions, &pvs.expectations, begun);
         }
-        self.context.host.doubt_marks(plan.marks_are_lost);
+        self.context.host.doubt_marks(plan.marks_differ);
         self.missing_since = std::mem::take(&mut plan.missing_since);
         self.publish(&snapshot, plan, begun);
         left.unwrap_or(longest).min(longest)
@@ -347,6 +347,7 @@ impl Controller {
             date: self.context.cluster.now(),
             boot_time: self.context.host.boot_time().ok(),
             state_directory: self.context.host.state_directory(),
+            has_doubt: self.context.host.has_doubt(),
             contradictions: self.state.borrow().occupied.contradictions.clone(),
             missing_since: std::mem::take(&mut self.missing_since),
             missing_limit: self.periods.discovery * MISSING_PERIODS,

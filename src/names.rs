@@ -118,6 +118,12 @@ pub fn pv_name_on_collision(entry: &str, node_name: &str, class: &str) -> String
     format!("local-pv-{:016x}", fnv1a_64(key.bytes()))
 }
 
+/// The name to use when both are taken, possibly by another node to keep this one from offering a volume. It ends with the
+/// token of the offer, which is not known before.
+pub fn pv_name_of_offer(token: &str) -> String {
+    format!("local-pv-{token}")
+}
+
 /// The first part of every cleaning Job's name.
 const JOB_PREFIX: &str = "cleanup-";
 /// The API's limit for the names of Jobs and for the values of labels, in bytes.

@@ -33,6 +33,7 @@ pub struct Reporter {
     /// Locked during the requests for an event.
     turn: Arc<Mutex<()>>,
     instance: String,
+    host: Option<String>,
     pod: ObjectReference,
 }
 
@@ -44,8 +45,15 @@ impl Reporter {
             backlog: Arc::new(Semaphore::new(BACKLOG as usize)),
             turn: Arc::default(),
             instance: provisioner.into(),
+            host: None,
             pod,
         }
+    }
+
+    /// Names the node in each event. Node isolation permits no others.
+    pub fn on(self, node: &str) -> Self {
+        let host = Some(node.to_owned());
+        Self { host, ..self }
     }
 
     /// Queues an event about a problem.
@@ -92,7 +100,7 @@ impl Reporter {
             action: Some(action.into()),
             source: Some(EventSource {
                 component: Some(component.clone()),
-                host: None,
+                host: self.host.clone(),
             }),
             reporting_component: Some(component),
             reporting_instance: Some(self.instance.clone()),

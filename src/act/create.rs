@@ -11,6 +11,7 @@ use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::inventory::Skip;
+use crate::names::pv_name_of_offer;
 use crate::plan::PvDraft;
 use crate::types::{HostPath, SkipReason};
 
@@ -63,7 +64,8 @@ impl Actor {
         }
         self.ledger.lock().refusals.remove(&draft.volume.path);
         let mut pv = draft.object.clone();
-        for name in [first, second] {
+        let third = token.map(|it| pv_name_of_offer(it));
+        for name in [first, second].into_iter().chain(&third) {
             pv["metadata"]["name"] = name.as_str().into();
             crash_point("create-pv");
             match self.context.cluster.create_pv(&pv).await {
@@ -88,7 +90,8 @@ impl Actor {
             }
         }
         Err(ApiError::Invalid(format!(
-            "the names {first} and {second} belong to PVs of other volumes; rename the entry {}",
+            "the names {first}, {second} and {} belong to PVs of other volumes; rename the entry {}",
+            third.unwrap_or_default(),
             draft.volume.path
         )))
     }

@@ -219,8 +219,9 @@ fn uses_claim(
     let uses_successor = matches!((begun, successor.and_then(|claim| claim.created)), (Some(begun), Some(created))
         if begun >= created);
     let names_it = pod.namespace == claim.namespace && pod.claims.contains(&claim.name);
-    // Of a generic ephemeral volume, the Pod is created first.
-    let is_its_own = successor.is_some_and(|it| it.of_pod.as_ref() == Some(&pod.uid));
+    // Of a generic ephemeral volume, the Pod is created first. Its first claim may have been deleted by force.
+    let is_its_own =
+        kubelet_is_seen && successor.is_some_and(|it| it.of_pod.as_ref() == Some(&pod.uid));
     !pod.terminal && names_it && !uses_successor && !is_its_own
 }
 
@@ -324,4 +325,54 @@ fn in_use<T>(by: String, notify_after: Duration) -> Result<T, Stop> {
 
 fn failed(message: String) -> Stop {
     Failure::new(reasons::VOLUME_FAILED_DELETE, message).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn pod_that_owns_the_next_claim_may_still_use_the_first_one_where_the_kubelet_is_not_seen() {
+        let at = |seconds| Timestamp::from_second(seconds).ok();
+        let claim = ClaimRef {
+            namespace: "default".into(),
+            name: "web-data".into(),
+            uid: Some("first".into()),
+        };
+        let pod = PodView {
+            uid: "pod".into(),
+            name: "default/web".into(),
+            namespace: "default".into(),
+            node: "node".into(),
+            terminal: false,
+            created: at(1),
+            started: at(1),
+            claims: vec![claim.name.clone()],
+            host_paths: Vec::new(),
+            daemon_set: None,
+            job_pv_uid: None,
+            is_provisioner: false,
+        };
+        let next = |of_pod: &str, created| ClaimView {
+            uid: "next".into(),
+            resource_version: "1".into(),
+            created: at(created),
+            volume: None,
+            is_bound: false,
+            deleting: false,
+            of_pod: Some(of_pod.into()),
+        };
+        for (next, is_seen, expected) in [
+            (None, true, true),
+            (Some(next("other", 2)), true, true),
+            (Some(next("pod", 2)), true, false),
+            (Some(next("pod", 2)), false, true),
+            (Some(next("other", 1)), false, false),
+        ] {
+            let uses = uses_claim(&pod, &claim, next.as_ref(), is_seen);
+            assert_eq!(uses, expected, "{next:?} {is_seen}");
+        }
+    }
 }

@@ -49,8 +49,11 @@ pub trait Host: Disks {
     /// The ID of the state directory, if there is one.
     fn state_directory(&self) -> Option<String>;
 
-    /// Lets scans find out which volumes without a mark are blank.
-    fn doubt_marks(&self, are_lost: bool);
+    /// Whether it is recorded that marks of the node were lost.
+    fn has_doubt(&self) -> bool;
+
+    /// Lets the next scan record that, and find out which volumes without a mark are blank.
+    fn doubt_marks(&self, pvs_differ: bool);
 
     /// Opens, locks and inspects a volume before its PV is created, and closes it.
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate>;
@@ -215,8 +218,12 @@ impl Host for LocalHost {
         self.disks.state.id().map(str::to_owned)
     }
 
-    fn doubt_marks(&self, are_lost: bool) {
-        self.disks.state.doubt(are_lost);
+    fn has_doubt(&self) -> bool {
+        self.disks.state.has_doubt()
+    }
+
+    fn doubt_marks(&self, pvs_differ: bool) {
+        self.disks.state.doubt(pvs_differ);
     }
 
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate> {

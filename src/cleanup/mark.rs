@@ -13,13 +13,16 @@ use crate::host::filesystem::FsRoot;
 use crate::host::identity::Identity;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::{
-    Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, check_usable, header_hash,
+    Leftovers, Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, check_usable,
+    header_hash,
 };
 use crate::inventory::{Candidate, Volume};
 use crate::plan::{Agreement, MarkWrite, agreement, holds_leftovers, mark_of, reasons};
 use crate::types::{MountPath, VolumeMode};
 use crate::view::PvView;
 use crate::wipe::method::Method;
+use crate::wipe::progress::Progress;
+use crate::wipe::tree;
 
 use super::blocking::blocking;
 use super::volume::Opened;
@@ -66,7 +69,12 @@ impl Marker {
             return Ok(lock);
         };
         mark.state = MarkState::Free;
-        mark.data_left = method.leaves_data();
+        let remain = method.leaves_data();
+        let remain = remain.filter(|_| self.kind == VolumeMode::Block);
+        mark.leftovers = remain.map(|remain| Leftovers {
+            release: mark.release.clone(),
+            remain,
+        });
         let work = move || {
             let errors = mark.root.as_ref().map(|root| root.restore(lock.as_fd()));
             for error in errors.into_iter().flatten() {
@@ -106,6 +114,8 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
     let (volume, identity, _lock) = lock_unchanged(&write.volume, &mark.class, machine)?;
     match &volume {
         Opened::Filesystem(root) if write.resets_root => {
+            let reset = tree::reset(root.as_fd(), &Progress::default());
+            reset.map_err(|error| unknown(&write.volume, &error))?;
             let found = || RootAttributes::read(root.as_fd()).ok();
             let offered = mark.root.take();
             mark.root = offered.or_else(|| found().map(RootAttributes::without_inherited));
@@ -114,6 +124,10 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
             if !failed.is_empty() {
                 let why = format!("its root cannot be reset: {}", failed.join(", "));
                 return Err(unknown(&write.volume, &why));
+            }
+            if !mark.read_only {
+                let usable = check_usable(root.as_fd(), mark.root.as_ref());
+                usable.map_err(|why| unknown(&write.volume, &why))?;
             }
         }
         Opened::Filesystem(root) if mark.state == MarkState::Pending => {

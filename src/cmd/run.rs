@@ -132,7 +132,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             isolation::check(Some(&node), &settings.config).map_err(UsageError)?;
         }
         let pod = own_pod(&environment, &provisioner);
-        let reporter = Reporter::new(&cluster, &provisioner, pod);
+        let reporter = Reporter::new(&cluster, &provisioner, pod).on(&node.name);
         started = Some(reporter.clone());
         let wake = Arc::new(Notify::new());
         let job_source = Arc::new(JobSource {

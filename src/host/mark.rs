@@ -19,27 +19,30 @@
 mod attribute;
 mod codec;
 mod files;
+mod header;
+mod listing;
 mod root;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::boot::BootTime;
-use super::device::Device;
 use super::identity::Identity;
 use super::sha256;
 use attribute::Attribute;
 use codec::{Content, Record};
+use listing::Files;
 
 pub use super::ioctl::Inode;
 pub use files::StateDir;
+pub use header::{header_hash, is_distinctive};
 pub use root::{RootAttributes, Unusable, check_usable};
 
 /// The keys that a later version writes. A version that reads none of them must not treat a missing one as clean.
@@ -113,10 +116,9 @@ pub struct Mark {
     pub read_only: bool,
     /// The attributes of a filesystem's root at its offer.
     pub root: Option<RootAttributes>,
-    /// Whether the last cleanup left data that can be read from the device. `None`: it is not known, as of an external
-    /// cleaner, and of an earlier version.
+    /// What the last cleanup of a device left; see [`Self::has_leftovers`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data_left: Option<bool>,
+    pub leftovers: Option<Leftovers>,
     /// The release for which the volume was wiped, see [`crate::view::PvView::release`]. A mark `free` vouches for no other
     /// one.
     pub release: Option<String>,
@@ -128,6 +130,24 @@ pub struct Mark {
     /// What a later version recorded, which this one keeps.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+/// Whether a cleanup left data that can be read from the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leftovers {
+    /// [`Mark::release`] for which it cleaned. Earlier versions keep this of a cleanup before theirs.
+    pub release: Option<String>,
+    /// Whether there are some.
+    pub remain: bool,
+}
+
+impl Mark {
+    /// Whether the last cleanup left data. `None`: it is not known, as of an external cleaner or an earlier version.
+    pub fn has_leftovers(&self) -> Option<bool> {
+        let leftovers = self.leftovers.as_ref()?;
+        (leftovers.release == self.release).then_some(leftovers.remain)
+    }
 }
 
 /// The hexadecimal digits of a digest.
@@ -187,15 +207,6 @@ impl MarkOnDisk {
     pub fn is_pending(&self) -> bool {
         matches!(self, Self::Valid(mark) if mark.state == MarkState::Pending)
     }
-
-    /// Whether the volume may have a PV or the data of a tenant.
-    pub fn has_past(&self) -> bool {
-        match self {
-            Self::Absent => false,
-            Self::Valid(mark) => mark.state != MarkState::Free,
-            Self::Unreadable { .. } => true,
-        }
-    }
 }
 
 /// Where a mark lies.
@@ -216,9 +227,21 @@ pub struct MarkFact {
     pub place: Option<Place>,
     /// The first digits of the ID of the state directory, if the mark lies or would lie there.
     pub directory: Option<String>,
+    /// Whether a newer mark may lie in another state directory: that of another node, or one that was lost.
+    pub is_outdated: bool,
 }
 
 impl MarkFact {
+    /// Whether the volume was wiped, or its PV deleted unused, as far as is known.
+    pub fn is_free(&self) -> bool {
+        self.on_disk.is_free() && !self.is_outdated
+    }
+
+    /// Whether the volume may have a PV or the data of a tenant.
+    pub fn has_past(&self) -> bool {
+        self.on_disk != MarkOnDisk::Absent && !self.is_free()
+    }
+
     /// Names the contents of the mark in consents. One that may be lost names its directory, so that a consent is used up by
     /// the next loss.
     pub fn digest(&self) -> String {
@@ -276,8 +299,8 @@ pub enum MarkError {
 /// The marks of the state directory, read once for several volumes.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// By their names.
-    files: BTreeMap<String, Record>,
+    /// Those of the state directory.
+    files: Arc<Files>,
     /// Whether the state directory can be used.
     has_directory: bool,
     /// The first digits of its ID.
@@ -305,12 +328,16 @@ impl Marks {
         let counting = records.into_iter();
         let counting = counting.filter(|it| !replaced.contains(&it.digest));
         let most_restrictive = counting.max_by_key(Record::restriction);
+        let content = most_restrictive.as_ref().and_then(|it| it.content.as_ref());
+        let is_outdated =
+            content.is_some_and(|it| it.is_attribute() && it.directory != self.directory);
         let on_disk = most_restrictive.map_or(MarkOnDisk::Absent, Record::on_disk);
         let directory = self.directory.clone();
         Ok(MarkFact {
             on_disk,
             place,
             directory: directory.filter(|_| place == Some(Place::StateDirectory)),
+            is_outdated,
         })
     }
 
@@ -340,6 +367,7 @@ impl StateDir {
             replaces: records.into_iter().map(|it| it.digest).collect(),
             identity: String::new(),
             entry: String::new(),
+            directory: marks.directory.clone(),
         };
         let old_files = marks.files_of(volume).into_iter().map(|(name, _)| name);
         let refusal = match volume.root {
@@ -358,43 +386,12 @@ impl StateDir {
         }
         volume.identity.text.clone_into(&mut content.identity);
         volume.entry.clone_into(&mut content.entry);
+        content.directory = None;
         let name = files::name(volume);
         self.replace(&name, &content.encode()?)?;
         self.remove(old_files.filter(|old| **old != name));
         Ok(Place::StateDirectory)
     }
-}
-
-/// The bytes at each end of a device that [`header_hash`] covers.
-const HEADER_BYTES: u64 = 1 << 20;
-
-/// What the header of a device starts with that has one value in all bytes, as that of a blank disk. It distinguishes no
-/// disks.
-const UNIFORM: &str = "uniform-";
-
-/// Whether a [`header_hash`] distinguishes disks.
-pub fn is_distinctive(header: &str) -> bool {
-    !header.starts_with(UNIFORM)
-}
-
-/// The SHA-256 of the first and the last MiB of a device, in hexadecimal, or the value that all bytes have. All partition
-/// tables and filesystems have a header there. Blocking.
-///
-/// # Errors
-/// When the device cannot be read.
-pub fn header_hash(device: &Device) -> io::Result<String> {
-    let length = HEADER_BYTES.min(device.size());
-    let mut first = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    let mut last = first.clone();
-    device.file().read_exact_at(&mut first, 0)?;
-    let end = device.size() - length;
-    device.file().read_exact_at(&mut last, end)?;
-    let bytes = [first, last].concat();
-    let value = bytes.first().copied().unwrap_or_default();
-    if bytes.iter().all(|byte| *byte == value) {
-        return Ok(format!("{UNIFORM}{value:02x}"));
-    }
-    Ok(sha256(&bytes))
 }
 
 #[cfg(test)]

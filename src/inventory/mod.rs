@@ -168,8 +168,8 @@ pub struct Candidate {
     /// Whether it still has what its mark recorded: the header of an unused device, read while that decides something; the
     /// owner and the mode of a filesystem's root.
     pub is_as_offered: bool,
-    /// Whether a volume without a mark and a PV is an empty filesystem, or a device whose first and last MiB consist of one
-    /// byte; read only where marks in the state directory were lost.
+    /// Whether a volume without a mark and a PV is an empty filesystem, or a device that reads as zeros at all sampled
+    /// places; read only where marks in the state directory were lost.
     pub is_blank: bool,
     /// The attributes of an offered filesystem's root that is not as it was offered.
     pub root: Option<RootAttributes>,

@@ -10,8 +10,10 @@ use crate::host::Machine;
 use crate::host::access::{Access, OpenError};
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
-use crate::host::mark::{MarkOnDisk, Place, header_hash, is_distinctive};
+use crate::host::mark::{MarkOnDisk, Place};
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
+use crate::wipe::device::Disk;
+use crate::wipe::progress::Progress;
 
 use super::{Candidate, Contents, Opened, Skip};
 
@@ -37,7 +39,7 @@ pub(super) fn probe(
         return Err(Skip::new(SkipReason::NoCapacity, text));
     }
     let is_taken = taken.is_none_or(|paths| paths.contains(&class.host_dir.join(entry)));
-    let has_past = candidate.mark.on_disk.has_past();
+    let has_past = candidate.mark.has_past();
     if (class.discovery_policy == DiscoveryPolicy::EmptyOnly || has_past)
         && !is_taken
         && candidate.in_use.is_none()
@@ -48,8 +50,12 @@ pub(super) fn probe(
     let is_unmarked =
         mark.on_disk == MarkOnDisk::Absent && mark.place == Some(Place::StateDirectory);
     if is_unmarked && machine.state.is_in_doubt() && !is_taken && candidate.in_use.is_none() {
+        let progress = Progress::default();
         candidate.is_blank = match &volume {
-            Opened::Device(device) => header_hash(device).is_ok_and(|it| !is_distinctive(&it)),
+            Opened::Device(device) => {
+                let disk = Disk::new(device.file(), device.size(), &progress);
+                disk.check_zeroed().is_ok()
+            }
             Opened::Filesystem(_) => volume.contents().is_ok_and(|it| it == Contents::Empty),
         };
     }

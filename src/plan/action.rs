@@ -146,8 +146,8 @@ pub struct Patch {
 pub struct PvSearch {
     /// The volume's path on the host.
     pub path: HostPath,
-    /// Both names that a provisioner gives.
-    pub names: [String; 2],
+    /// The names that a provisioner gives.
+    pub names: Vec<String>,
     /// See [`super::Ledger::searched`].
     pub mark: String,
 }

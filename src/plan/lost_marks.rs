@@ -1,7 +1,7 @@
 //! When the state directory was lost, a volume without a mark may have had one there.
 //!
-//! PVs record the ID of the directory that has their marks. As long as one of them records another ID than that of the
-//! present directory, an absent mark proves nothing.
+//! PVs record the ID of the directory that has their marks. Once one of them records another ID than that of the present
+//! directory, an absent mark proves nothing, until an administrator says so.
 
 use crate::host::mark::{MarkOnDisk, Place};
 use crate::inventory::Candidate;
@@ -12,24 +12,28 @@ use super::{Patch, Planner};
 
 impl Planner<'_> {
     /// Whether a PV of this node has had its mark in another directory.
-    pub(super) fn has_lost_marks(&self) -> bool {
+    pub(super) fn do_marks_differ(&self) -> bool {
         let present = self.snapshot.state_directory.as_ref();
         let mut pvs = self.pvs.iter().filter(|pv| {
             let recorded = pv.state_directory.as_ref();
             recorded.is_some() && recorded != present
         });
-        present.is_some() && pvs.any(|pv| self.settings.ownership(self.node, pv) == Ownership::Ours)
+        pvs.any(|pv| {
+            let ownership = self.settings.ownership(self.node, pv);
+            matches!(ownership, Ownership::Ours | Ownership::FormerNode)
+        })
     }
 
     /// Whether a volume without a mark may have lost it. One that was never written has lost none.
     pub(super) fn may_have_lost_mark(&self, candidate: &Candidate) -> bool {
-        self.plan.marks_are_lost
+        (self.plan.marks_differ || self.snapshot.has_doubt)
             && candidate.mark.on_disk == MarkOnDisk::Absent
             && candidate.mark.place == Some(Place::StateDirectory)
             && !candidate.is_blank
     }
 
-    /// Records the directory that has the mark of a PV, once: a volume that is not there now may have lost its mark, too.
+    /// Records the directory that has the mark of a PV. Another one stays recorded until the directory itself has recorded
+    /// the loss: a volume that is not there now may have lost its mark, too.
     /// Returns `true`: the PV stays.
     pub(super) fn record_directory(
         &self,
@@ -43,7 +47,11 @@ impl Planner<'_> {
         let is_marked =
             mark.place == Some(Place::StateDirectory) && (patch.mark.is_some() || has_mark());
         let present = &self.snapshot.state_directory;
-        if is_marked && present.is_some() && pv.state_directory.is_none() {
+        let is_due = match &pv.state_directory {
+            None => true,
+            recorded => self.snapshot.has_doubt && recorded != present,
+        };
+        if is_marked && present.is_some() && is_due {
             let annotations = &mut patch.annotations;
             annotations.insert(ANNOTATION_STATE_DIRECTORY, present.clone());
         }

@@ -220,7 +220,7 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
         || candidate.kind == VolumeMode::Filesystem && candidate.contents == Contents::Empty;
     match mark {
         MarkOnDisk::Absent => true,
-        MarkOnDisk::Valid(mark) if mark.cluster == cluster && mark.state == MarkState::Free => true,
+        MarkOnDisk::Valid(it) if it.cluster == cluster && candidate.mark.is_free() => true,
         MarkOnDisk::Valid(_) | MarkOnDisk::Unreadable { .. } => is_empty(),
     }
 }
@@ -229,7 +229,7 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
 /// its cleaner only resets them. Where it is not known, a device of the same class was offered so before.
 pub fn holds_leftovers(class: &Class, mark: &MarkOnDisk) -> bool {
     let method = || Method::of(VolumeMode::Block, &class.cleaner);
-    let is_left = |mark: &Mark| mark.data_left.unwrap_or(mark.class != class.name);
+    let is_left = |mark: &Mark| mark.has_leftovers().unwrap_or(mark.class != class.name);
     mark.valid().is_some_and(is_left)
         && class.volume_mode == VolumeMode::Block
         && method() != Method::QuickReset

@@ -6,7 +6,8 @@ use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
 use crate::inventory::{Candidate, Contents, Skip, Volume};
 use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, pv_name, pv_name_on_collision,
+    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, pv_name, pv_name_of_offer,
+    pv_name_on_collision,
 };
 use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
@@ -21,6 +22,9 @@ use super::{
 
 /// Why a volume is not offered where [`holds_leftovers`].
 const LEFTOVERS: &str = "its last cleanup was a quick reset, which leaves data, and its class promises that nothing is left";
+
+/// Why a volume that is not empty is not offered although its mark is `free`.
+const OUTDATED: &str = "its mark is free, but another state directory may have a newer one";
 
 impl<'a> Planner<'a> {
     /// Brings the mark of a PV's volume up to date. Returns `false` if the PV is withdrawn.
@@ -163,7 +167,7 @@ impl<'a> Planner<'a> {
     /// Whether a volume may have a PV or the data of a tenant.
     fn has_past(&self, volume: &Volume) -> bool {
         let mark = &volume.candidate.mark.on_disk;
-        mark.has_past()
+        volume.candidate.mark.has_past()
             || holds_leftovers(&volume.class, mark)
             || !self.is_marked(&volume.candidate)
     }
@@ -243,6 +247,7 @@ impl<'a> Planner<'a> {
                     {
                         LEFTOVERS.into()
                     }
+                    Some(mark) if mark.cluster == *cluster && found.is_free() => OUTDATED.into(),
                     _ => describe(found),
                 };
                 let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
@@ -261,9 +266,11 @@ impl<'a> Planner<'a> {
         if !self.snapshot.ledger.writing.contains(path.as_str()) {
             let names = [pv_name, pv_name_on_collision];
             let names = names.map(|name| name(&volume.entry, &self.node.name, class));
+            let found = volume.candidate.mark.on_disk.valid();
+            let of_offer = found.map(|it| pv_name_of_offer(&it.token));
             let search = PvSearch {
                 path: path.clone(),
-                names,
+                names: names.into_iter().chain(of_offer).collect(),
                 mark,
             };
             self.plan.actions.push(Action::FindPv(search));

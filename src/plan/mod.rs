@@ -79,8 +79,8 @@ pub struct Plan {
     pub is_creating: bool,
     /// Whether Node and PVs were known; otherwise the plan is empty.
     pub made: bool,
-    /// Whether marks of this node were lost with the state directory.
-    pub marks_are_lost: bool,
+    /// Whether a PV of this node has had its mark in another state directory.
+    pub marks_differ: bool,
     /// Whether cleaning is paused on the whole node.
     pub paused: bool,
     /// Since when volumes are missing, by PV UID; only of PVs that `missingVolumePolicy: Delete` concerns.
@@ -125,7 +125,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
             ..Plan::default()
         },
     };
-    planner.plan.marks_are_lost = planner.has_lost_marks();
+    planner.plan.marks_differ = planner.do_marks_differ();
     planner.occupy_by_pvs();
     planner.compare_pod_mounts();
     planner.plan.paused = settings.config.pause_cleaning || node.paused;

@@ -187,6 +187,8 @@ pub struct Snapshot {
     pub boot_time: Option<BootTime>,
     /// The ID of the state directory.
     pub state_directory: Option<String>,
+    /// Whether it is recorded in it that marks were lost.
+    pub has_doubt: bool,
     /// [`super::Occupied::contradictions`] of the last plan.
     pub contradictions: Contradictions,
     /// [`super::Plan::missing_since`] of the last plan.

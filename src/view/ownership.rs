@@ -2,7 +2,8 @@
 
 use super::{Affinity, NodeView, PvView};
 use crate::names::{
-    PROVISIONER_PREFIX, nodes_of_provisioner, provisioner_name, pv_name, pv_name_on_collision,
+    PROVISIONER_PREFIX, nodes_of_provisioner, provisioner_name, pv_name, pv_name_of_offer,
+    pv_name_on_collision,
 };
 
 /// The owner of a PV, by its annotations.
@@ -40,7 +41,10 @@ impl PvView {
     /// hostname of the Node.
     pub fn was_made_on(&self, node: &NodeView) -> bool {
         let names = || self.names_on(node);
-        self.names_provisioner_of(node) && names().is_some_and(|it| it.contains(&self.name))
+        let token = self.offer.as_deref();
+        let is_of_offer = || token.is_some_and(|it| self.name == pv_name_of_offer(it));
+        self.names_provisioner_of(node)
+            && (names().is_some_and(|it| it.contains(&self.name)) || is_of_offer())
     }
 
     fn names_provisioner_of(&self, node: &NodeView) -> bool {

@@ -66,6 +66,14 @@ pub fn empty(
         return Err(failure("change", ".", Errno::EROFS));
     }
     walk::remove_all(dir, progress)?;
+    reset(root, progress)
+}
+
+/// Resets the root of an emptied volume, and its `lost+found`, to what no tenant has changed; see `root`.
+///
+/// # Errors
+/// When a flag or an attribute cannot be removed.
+pub fn reset(root: BorrowedFd<'_>, progress: &Progress) -> Result<(), WipeError> {
     let dir = open_root(root)?;
     // A process may have replaced it, which the check afterwards detects.
     if has_lost_and_found(&dir)
@@ -85,6 +93,7 @@ pub fn check_empty(root: BorrowedFd<'_>) -> Result<(), WipeError> {
     let root = open_root(root)?;
     for Entry { name, .. } in list(&root)? {
         if *name == *LOST_AND_FOUND
+            && has_lost_and_found(&root)
             && let Ok(dir) = root.open_dir(LOST_AND_FOUND)
             && list(&dir)?.is_empty()
         {

@@ -209,7 +209,7 @@ fn node_isolation_is_passed_to_the_program_and_refused_where_it_cannot_hold() {
     let args = objects.container()["args"].as_array().unwrap();
     assert!(args.contains(&json!("--node-isolation")));
     let policies = objects.names("ValidatingAdmissionPolicy");
-    assert_eq!(policies.len(), 3, "{policies:?}");
+    assert_eq!(policies.len(), 4, "{policies:?}");
     for policy in policies {
         let binding = objects.get("ValidatingAdmissionPolicyBinding", policy);
         assert_eq!(

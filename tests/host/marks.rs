@@ -301,6 +301,25 @@ fn attribute_that_cannot_be_written_does_not_count_after_a_write() {
     volume.set_flags(IFlags::empty());
 }
 
+/// The disk is in another node, or the directory was lost.
+#[test]
+fn attribute_is_outdated_where_another_directory_may_have_a_newer_mark() {
+    let sandbox = sandbox!();
+    let path = sandbox.tmpfs("disk", "size=4m").unwrap();
+    let volume = Volume::root(&sandbox, &path);
+    assert_eq!(volume.write(MarkState::Free), Place::Attribute);
+    let is_outdated = |state: &StateDir| {
+        let fact = state.read_all().unwrap().find(&volume.marked()).unwrap();
+        fact.is_outdated
+    };
+    let open = |path: &Path| StateDir::open(path, false, &MountTable::default()).unwrap();
+    assert!(!is_outdated(&open(&volume.state_path)), "the next process");
+    let other = sandbox.path().join("other");
+    fs::create_dir(&other).unwrap();
+    assert!(is_outdated(&open(&other)));
+    assert!(is_outdated(&StateDir::default()));
+}
+
 /// A disk that was on another node has an attribute that this node's file does not replace.
 #[test]
 fn more_restrictive_of_two_places_counts() {

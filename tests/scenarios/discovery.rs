@@ -8,11 +8,12 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use local_volume_provisioner::names::ANNOTATION_OFFER;
 use nix::mount::MsFlags;
 use serde_json::json;
 use support::Stage;
 use support::names::{pv_name, second_pv_name};
-use support::stage::name;
+use support::stage::{annotation, name};
 
 use super::kit::*;
 use super::{BINARY, stage};
@@ -184,6 +185,27 @@ fn fault_12_a_name_that_a_foreign_pv_has_is_left_to_it() {
     let before = creations(&stage);
     stage.still(&mut provisioner, "no loop", || creations(&stage) == before);
     assert_eq!(before - before_us, 2, "the refused one, and ours");
+}
+
+/// Another node could take both names of each volume, which it can compute.
+#[test]
+fn third_name_cannot_be_taken_before() {
+    let stage = or_skip!(stage());
+    stage.class("fast", &json!({}));
+    let names = [pv_name, second_pv_name];
+    let names = names.map(|name| name("vol", &stage.node(), &stage.named("fast")));
+    for name in &names {
+        foreign_pv(&stage, name, "other");
+        stage.in_phase(name, "Available");
+    }
+    let volume = fast(&stage, "vol");
+    let _provisioner = stage.provisioner();
+    let own = stage.available(&volume, None);
+    let token = annotation(&own, ANNOTATION_OFFER).unwrap();
+    assert_eq!(name(&own), format!("local-pv-{token}"));
+    let bound = stage.bind("claim", &volume);
+    stage.delete_claim("claim");
+    offered_again(&stage, &volume, &bound);
 }
 
 /// A container has the directory mounted without mount propagation: it shows the mounts that there were at its start.

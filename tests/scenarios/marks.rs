@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, ResourceExt};
 use local_volume_provisioner::names::FINALIZER;
-use rustix::fs::getxattr;
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use support::names::ANNOTATION_CONSENT;
 use support::stage::name;
@@ -99,8 +100,11 @@ fn volume_that_was_emptied_by_hand_is_offered_with_the_root_of_its_offer() {
     let own = fs::metadata(&volume.path).unwrap();
     chown(&volume.path, Some(1234), Some(1234)).unwrap();
     fs::set_permissions(&volume.path, Permissions::from_mode(0o1777)).unwrap();
+    setxattr(&volume.path, "user.tenant", b"data", XattrFlags::empty()).unwrap();
     volume.start();
     volume.stage.available(&volume.path, None);
+    let attribute = getxattr(&volume.path, "user.tenant", &mut [0; 8]);
+    assert_eq!(attribute, Err(Errno::NODATA));
     let found = fs::metadata(&volume.path).unwrap();
     assert_eq!((found.uid(), found.mode()), (own.uid(), own.mode()));
 }

@@ -201,7 +201,11 @@ impl Host for SimHost {
         Some(format!("directory-of-{}", self.node))
     }
 
-    fn doubt_marks(&self, _are_lost: bool) {}
+    fn has_doubt(&self) -> bool {
+        false
+    }
+
+    fn doubt_marks(&self, _pvs_differ: bool) {}
 
     fn inspect<'a>(&'a self, draft: &'a PvDraft, _: &'a PassFacts) -> Look<'a, Candidate> {
         let look = async {

@@ -251,6 +251,7 @@ impl State {
                     VolumeMode::Block => Place::StateDirectory,
                 }),
                 directory: None,
+                is_outdated: false,
             },
             is_as_offered: disk.kind == VolumeMode::Filesystem || disk.data.is_none(),
             is_blank: false,

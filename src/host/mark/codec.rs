@@ -69,9 +69,16 @@ pub(super) struct Content {
     pub identity: String,
     /// The name in the discovery directory; empty in an attribute.
     pub entry: String,
+    /// Of an attribute: [`super::MarkFact::directory`] of the state directory that would have a newer mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 impl Content {
+    pub fn is_attribute(&self) -> bool {
+        self.identity.is_empty()
+    }
+
     pub fn encode(&self) -> io::Result<Vec<u8>> {
         let mut text = format!("{VERSION}{}\n", serde_json::to_string(self)?);
         let end = PADDED_BYTES - (CHECKSUM.len() + 64 + 1);

@@ -4,10 +4,9 @@
 //! lock, and all of them write to the same temporary file first. So a crash leaves at most that one, which is ignored,
 //! and which the next write replaces.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind::NotFound;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,23 +15,22 @@ use std::sync::{Arc, OnceLock};
 use nix::libc;
 
 use super::codec::Record;
+use super::listing::{Files, Listing, SUFFIX, prune, read_file};
 use super::{DIGEST_LENGTH, MarkedVolume, Marks};
 use crate::host::identity::{self, Match};
 use crate::host::mounts::{Mount, MountTable};
 use crate::host::protection::may_set_attributes;
 use crate::host::{sha256, through_proc};
 
-const SUFFIX: &str = ".mark";
-
 const TEMPORARY: &str = "new";
 
 /// The file that distinguishes the directory from one that is made again at its path.
 const ID: &str = "id";
 
-const LOST: &str = "the state directory was removed, so its marks are not known; restart this pod, which then has a new one";
+/// The file that records that marks may have been lost, until an administrator removes it.
+const DOUBT: &str = "doubt";
 
-/// The longest file that is read. Longer ones are truncated, and so not readable.
-const MAX_BYTES: u64 = 64 << 10;
+const LOST: &str = "the state directory was removed, so its marks are not known; restart this pod, which then has a new one";
 
 /// The state directory; the default is none.
 #[derive(Clone, Debug, Default)]
@@ -41,10 +39,13 @@ pub struct StateDir(Option<Arc<OpenDir>>);
 #[derive(Debug)]
 struct OpenDir {
     dir: File,
+    marks: Listing,
     /// Empty until one is found: this process could write none.
     id: OnceLock<String>,
     is_lost: AtomicBool,
-    is_in_doubt: AtomicBool,
+    /// Whether a PV has its mark in another directory.
+    pvs_differ: AtomicBool,
+    has_doubt: AtomicBool,
 }
 
 impl OpenDir {
@@ -63,6 +64,25 @@ impl OpenDir {
             return Err(io::Error::other(LOST));
         }
         Ok(path)
+    }
+
+    /// Records a doubt before the last PV that shows the loss is recycled.
+    fn keep_doubt(&self, path: &Path) -> io::Result<()> {
+        let mut has_doubt = path.join(DOUBT).try_exists()?;
+        if !has_doubt && self.pvs_differ.load(Ordering::Relaxed) {
+            let kept = lock(path).and_then(|locked| replace(&locked, path, DOUBT, b""));
+            has_doubt = kept.is_ok();
+            match kept {
+                Ok(()) => tracing::warn!(
+                    "marks were lost with the state directory; remove the file {DOUBT:?} in it when all volumes of the node are settled"
+                ),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot write {DOUBT:?} in the state directory");
+                }
+            }
+        }
+        self.has_doubt.store(has_doubt, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -92,11 +112,16 @@ impl StateDir {
         }
         let open = OpenDir {
             dir,
+            marks: Listing::default(),
             id: OnceLock::new(),
             is_lost: AtomicBool::new(false),
-            is_in_doubt: AtomicBool::new(false),
+            pvs_differ: AtomicBool::new(false),
+            has_doubt: AtomicBool::new(false),
         };
-        open.path().map_err(failed)?;
+        let path = open.path().map_err(failed)?;
+        if let Err(error) = lock(&path).and_then(|_locked| prune(&path)) {
+            tracing::warn!("old marks stay in {shown}: {error}");
+        }
         Ok(Self(Some(Arc::new(open))))
     }
 
@@ -122,16 +147,22 @@ impl StateDir {
         }
     }
 
-    /// Whether marks in it may have been lost, so that a scan has to find out which devices are blank.
-    pub fn is_in_doubt(&self) -> bool {
-        let is_in_doubt = |it: &Arc<OpenDir>| it.is_in_doubt.load(Ordering::Relaxed);
-        self.0.as_ref().is_some_and(is_in_doubt)
+    /// Whether it is recorded that marks may have been lost, as the last read has found.
+    pub fn has_doubt(&self) -> bool {
+        let has_doubt = |it: &Arc<OpenDir>| it.has_doubt.load(Ordering::Relaxed);
+        self.0.as_ref().is_some_and(has_doubt)
     }
 
-    /// See [`Self::is_in_doubt`].
-    pub fn doubt(&self, is_in_doubt: bool) {
+    /// Whether marks in it may have been lost, so that a scan has to find out which volumes are blank.
+    pub fn is_in_doubt(&self) -> bool {
+        let differ = |it: &Arc<OpenDir>| it.pvs_differ.load(Ordering::Relaxed);
+        self.has_doubt() || self.0.as_ref().is_some_and(differ)
+    }
+
+    /// Sets whether a PV has its mark in another directory. The next read records it.
+    pub fn doubt(&self, pvs_differ: bool) {
         if let Some(open) = &self.0 {
-            open.is_in_doubt.store(is_in_doubt, Ordering::Relaxed);
+            open.pvs_differ.store(pvs_differ, Ordering::Relaxed);
         }
     }
 
@@ -140,16 +171,11 @@ impl StateDir {
     /// # Errors
     /// When one cannot be read. Then it is not known which volumes have one.
     pub fn read_all(&self) -> io::Result<Marks> {
-        let mut files = BTreeMap::new();
-        if let Some(path) = self.path()? {
-            for entry in fs::read_dir(path)? {
-                let name = entry?.file_name().to_string_lossy().into_owned();
-                if name.ends_with(SUFFIX) {
-                    files.extend(self.read_file(name)?);
-                }
-            }
-        }
-        Ok(self.marks(files))
+        let Some(open) = &self.0 else {
+            return Ok(self.marks(Arc::default()));
+        };
+        open.keep_doubt(&open.path()?)?;
+        Ok(self.marks(open.marks.read(&open.dir)?))
     }
 
     /// The same for one volume. Its own file replaced all others when it was written.
@@ -157,32 +183,20 @@ impl StateDir {
     /// # Errors
     /// Likewise.
     pub fn read_of(&self, volume: &MarkedVolume<'_>) -> io::Result<Marks> {
-        match self.read_file(name(volume))? {
-            None => self.read_all(),
-            file => Ok(self.marks(file.into_iter().collect())),
+        let (path, name) = (self.path()?, name(volume));
+        match path.map(|it| read_file(&it.join(&name))).transpose()? {
+            Some(Some(record)) => Ok(self.marks(Arc::new([(name, record)].into()))),
+            _ => self.read_all(),
         }
     }
 
-    fn marks(&self, files: BTreeMap<String, Record>) -> Marks {
+    fn marks(&self, files: Arc<Files>) -> Marks {
         Marks {
             files,
             has_directory: self.is_open(),
             directory: self.id().map(|id| id.chars().take(DIGEST_LENGTH).collect()),
             may_set_attributes: may_set_attributes(),
         }
-    }
-
-    /// A file with its name. `None`: there is none, since another process may have removed it.
-    fn read_file(&self, name: String) -> io::Result<Option<(String, Record)>> {
-        let Some(path) = self.path()? else {
-            return Ok(None);
-        };
-        let mut bytes = Vec::new();
-        match File::open(path.join(&name)) {
-            Err(error) if error.kind() == NotFound => return Ok(None),
-            file => file?.take(MAX_BYTES).read_to_end(&mut bytes)?,
-        };
-        Ok(Some((name, Record::read(&bytes))))
     }
 
     /// Writes a file in one step, durably.

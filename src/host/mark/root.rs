@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, fchmod, fchown, fremovexattr, fsetxattr, fstat,
-    openat, unlinkat,
+    fsync, openat, unlinkat,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -109,12 +109,18 @@ impl RootAttributes {
         let set_mode = || Ok(fchmod(root, Mode::from_raw_mode(self.mode))?);
         let mode = unless(has_mode, &set_mode);
         let inode = ioctl::set_inode(root, self.inode.as_ref(), self.project);
+        let synced = match fsync(root) {
+            // Not every filesystem can do that for a directory.
+            Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+            synced => synced.map_err(io::Error::from),
+        };
         let steps = [
             ("owner", owner),
             ("ACL", acl),
             ("default ACL", default_acl),
             ("mode", mode),
             ("flags, extent sizes or project", inode),
+            ("sync", synced),
         ];
         let failed = steps.into_iter().filter_map(|(what, done)| {
             let error = done.err()?;

@@ -9,6 +9,8 @@ use super::*;
 use crate::host::identity::Identity;
 use crate::host::mounts::MountTable;
 
+mod listing;
+
 fn mark(state: MarkState) -> Mark {
     Mark {
         cluster: "c".into(),
@@ -27,6 +29,7 @@ fn content(mark: Mark) -> Content {
         replaces: Vec::new(),
         identity: String::new(),
         entry: String::new(),
+        directory: None,
     }
 }
 
@@ -53,6 +56,7 @@ fn full() -> Content {
         replaces: vec!["one".into(), "two".into()],
         identity: "v1:wwid=naa.5".into(),
         entry: "disk1".into(),
+        directory: None,
     }
 }
 

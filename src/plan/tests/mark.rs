@@ -41,13 +41,13 @@ pub(super) fn marked(candidate: &Candidate, on_disk: MarkOnDisk) -> Candidate {
             it.mark = MarkFact {
                 on_disk: MarkOnDisk::Valid(mark),
                 place,
-                directory: None,
+                ..MarkFact::default()
             };
         } else {
             it.mark = MarkFact {
                 on_disk,
                 place,
-                directory: None,
+                ..MarkFact::default()
             };
         }
         it.contents = Contents::Holds("a file".into());

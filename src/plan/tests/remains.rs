@@ -7,7 +7,7 @@ use super::mark::{
     DIRTY, OFFERED, TOKEN, empty, mark, marked, offered, searched, unreadable, valid,
 };
 use crate::config::{CleanMethod, Cleaner};
-use crate::host::mark::{MarkOnDisk, MarkState, RootAttributes};
+use crate::host::mark::{Leftovers, MarkOnDisk, MarkState, RootAttributes};
 use crate::inventory::Candidate;
 use crate::plan::Action;
 use crate::plan::consent::consent;
@@ -28,7 +28,8 @@ fn free_after_a_quick_reset_is_dirty_where_the_class_promises_zeros() {
     ] {
         let what = format!("{left:?} {of} {mode:?} {method:?}");
         let free = with(mark(MarkState::Free), |it| {
-            it.data_left = left;
+            let release = it.release.clone();
+            it.leftovers = left.map(|remain| Leftovers { release, remain });
             it.class = of.into();
         });
         let device = marked(&disk(1), MarkOnDisk::Valid(free));
@@ -50,6 +51,29 @@ fn free_after_a_quick_reset_is_dirty_where_the_class_promises_zeros() {
         let is_cleaned = plan.iter().any(|it| it.starts_with("clean "));
         assert_eq!(is_cleaned, expected == DIRTY, "{what}: {plan:?}");
     }
+}
+
+#[test]
+fn cleanup_of_an_earlier_version_says_nothing_about_leftovers() {
+    let mut mark = mark(MarkState::Free);
+    mark.leftovers = Some(Leftovers {
+        release: Some("the one before".into()),
+        remain: false,
+    });
+    assert_eq!(mark.has_leftovers(), None);
+    mark.release = Some("the one before".into());
+    assert_eq!(mark.has_leftovers(), Some(false));
+}
+
+/// The disk was used on another node, or the state directory that had the marks since was lost.
+#[test]
+fn free_mark_is_believed_only_beside_the_directory_that_could_have_a_newer_one() {
+    let free = marked(&fs(1), MarkOnDisk::Valid(mark(MarkState::Free)));
+    searched(&free).expect("its own", OFFERED);
+    let outdated = with(free, |it| it.mark.is_outdated = true);
+    searched(&outdated).expect("it may have been used since", DIRTY);
+    let empty = empty(outdated);
+    searched(&empty).expect("empty", OFFERED);
 }
 
 #[test]
@@ -94,10 +118,10 @@ fn emptied_volume_is_offered_with_the_root_of_its_offer() {
 
 /// The directory was removed and made again, or the node was installed again.
 #[test]
-fn unmarked_device_is_dirty_while_a_pv_records_another_state_directory() {
+fn unmarked_device_is_dirty_where_marks_were_lost() {
     let recorded = "local-volume-provisioner/state-directory";
     let place = |candidate: Candidate| marked(&candidate, MarkOnDisk::Absent);
-    let world = |of_pv: Option<&str>, device: &Candidate| {
+    let world = |has_doubt: bool, of_pv: Option<&str>, device: &Candidate| {
         let other = marked(&disk(2), MarkOnDisk::Valid(mark(MarkState::Used)));
         let pv = with(bound(offered(&other)), |pv| {
             pv.local_path = Ok(path("/mnt/fast/b"));
@@ -105,24 +129,23 @@ fn unmarked_device_is_dirty_while_a_pv_records_another_state_directory() {
         });
         let mut world = searched(device).fast("b", &other).pv(pv);
         world.snapshot.state_directory = Some("present".into());
+        world.snapshot.has_doubt = has_doubt;
         let searched = &mut world.snapshot.ledger.searched;
         searched.insert(device.identity.hash());
         world
     };
     let blank = with(place(disk(1)), |it| it.is_blank = true);
-    for (what, of_pv, volume, expected) in [
-        ("lost", Some("former"), place(disk(1)), DIRTY[1]),
-        ("blank", Some("former"), blank, OFFERED[1]),
-        (
-            "a filesystem has its own",
-            Some("former"),
-            place(fs(1)),
-            OFFERED[1],
-        ),
-        ("the same", Some("present"), place(disk(1)), OFFERED[1]),
-        ("an earlier version's", None, place(disk(1)), OFFERED[1]),
+    let (former, present) = (Some("former"), Some("present"));
+    for (what, has_doubt, of_pv, volume, expected, is_due) in [
+        ("lost", false, former, place(disk(1)), DIRTY[1], false),
+        ("kept", true, former, place(disk(1)), DIRTY[1], true),
+        ("settled", true, present, place(disk(1)), DIRTY[1], false),
+        ("blank", false, former, blank, OFFERED[1], false),
+        ("its own", false, former, place(fs(1)), OFFERED[1], false),
+        ("same", false, present, place(disk(1)), OFFERED[1], false),
+        ("earlier", false, None, place(disk(1)), OFFERED[1], true),
     ] {
-        let world = world(of_pv, &volume);
+        let world = world(has_doubt, of_pv, &volume);
         let found = words(&world.plan());
         assert!(found.iter().any(|it| it == expected), "{what}: {found:?}");
         let patches = world
@@ -134,7 +157,7 @@ fn unmarked_device_is_dirty_while_a_pv_records_another_state_directory() {
                 _ => None,
             });
         let is_recorded = patches.flatten().any(|it| it == "present");
-        assert_eq!(is_recorded, of_pv.is_none(), "{what}");
+        assert_eq!(is_recorded, is_due, "{what}");
     }
     let device = place(disk(1));
     let consents = consent("wipe", None, &device);
@@ -142,7 +165,13 @@ fn unmarked_device_is_dirty_while_a_pv_records_another_state_directory() {
         it.mark.directory = Some("later".into());
     });
     assert_ne!(consent("wipe", None, &later), consents, "another loss");
-    let world = world(Some("former"), &device).node(|node| node.consents = [consents].into());
+    let former = with(world(false, former, &device), |world| {
+        world.snapshot.state_directory = None;
+        world.snapshot.node.as_mut().unwrap().uid = "registered again".into();
+    });
+    let found = words(&former.plan());
+    assert!(found.iter().any(|it| it == DIRTY[1]), "{found:?}");
+    let world = world(true, None, &device).node(|node| node.consents = [consents].into());
     let found = words(&world.plan());
     assert!(found.iter().any(|it| it.starts_with("clean ")), "{found:?}");
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, PersistentVolume, Pod, ServiceAccount};
 use kube::api::{
     DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
@@ -12,7 +12,7 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::helm::{Helm, RELEASE};
-use Act::{CreateJob, CreatePv, DeleteJob, DeletePv, PatchPv};
+use Act::{CreateEvent, CreateJob, CreatePv, DeleteJob, DeletePv, PatchPv};
 
 /// The label of all that is made here.
 const LABEL: &str = "local-volume-provisioner.test/isolation";
@@ -76,6 +76,7 @@ pub enum Act<'a> {
     DeletePv(&'a str),
     CreateJob(Value),
     DeleteJob(&'a str),
+    CreateEvent(Value),
 }
 
 /// A client with its own permissions.
@@ -103,6 +104,11 @@ impl Requester {
             DeleteJob(name) => {
                 let deleted = jobs.delete(name, &DeleteParams::background()).await;
                 deleted.map(drop)
+            }
+            CreateEvent(event) => {
+                let namespace = event["metadata"]["namespace"].as_str().unwrap();
+                let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+                create(&events, event.clone()).await.map(drop)
             }
         };
         Answer(answer)

@@ -3,6 +3,7 @@
 //! Requires the cluster that `TEST_KUBECONFIG` names. All that is made there is labelled, and removed
 //! at the end; what a run that was killed has left is removed by the next.
 
+mod events;
 mod fixture;
 mod objects;
 
@@ -83,6 +84,7 @@ async fn story(helm: &Helm, fixture: &Fixture) {
         .of_its_own_node_only_the_startup_taint_is_in_reach()
         .await;
     scene.jobs_run_here_and_take_nothing_along().await;
+    scene.events_say_which_node_they_are_from().await;
     scene.a_token_of_no_node_can_do_nothing().await;
 
     let pvs = &scene.pvs;
@@ -124,6 +126,7 @@ impl Scene {
         let jobs = async || self.victim.does(CreateJob(job.clone())).await;
         at_last("a Job for itself is allowed", jobs, Answer::is_done).await;
         until_in_force(&self.attacker, &self.name("probe"), &self.other).await;
+        self.until_events_are_judged().await;
     }
 
     async fn its_own_work_is_done(&self) {

@@ -1,0 +1,112 @@
+//! All marks in the state directory. They are read again only after one was replaced, which changes the directory's time.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::ErrorKind::NotFound;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use super::codec::Record;
+use super::{Mark, MarkState};
+use crate::host::through_proc;
+
+/// How the names of marks end.
+pub(super) const SUFFIX: &str = ".mark";
+
+/// The longest file that is read. Longer ones are truncated, and so not readable.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Two changes within this time may leave the same modification time.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long after its last write the mark of a clean disk, which is not there any more, is removed.
+const UNSEEN: Duration = Duration::from_hours(90 * 24);
+
+/// Marks by the names of their files.
+pub(super) type Files = BTreeMap<String, Record>;
+
+/// The files of a directory as they were read last.
+#[derive(Debug, Default)]
+pub(super) struct Listing(Mutex<Option<Reading>>);
+
+#[derive(Clone, Debug)]
+struct Reading {
+    /// The modification time of the directory.
+    modified: SystemTime,
+    /// When it was first read with this time.
+    since: Instant,
+    /// Whether each later change has another time.
+    is_final: bool,
+    files: Arc<Files>,
+}
+
+impl Listing {
+    /// All files of a directory.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub(super) fn read(&self, dir: &File) -> io::Result<Arc<Files>> {
+        // Before the files are read: each change meanwhile is later.
+        let modified = dir.metadata()?.modified()?;
+        let last = self.0.lock().clone();
+        let last = last.filter(|it| it.modified == modified);
+        if let Some(Reading { files, .. }) = last.as_ref().filter(|it| it.is_final) {
+            return Ok(Arc::clone(files));
+        }
+        let since = last.map_or_else(Instant::now, |it| it.since);
+        let is_final = since.elapsed() >= TICK;
+        let files = Arc::new(read_all(&through_proc(dir))?);
+        *self.0.lock() = Some(Reading {
+            modified,
+            since,
+            is_final,
+            files: Arc::clone(&files),
+        });
+        Ok(files)
+    }
+}
+
+fn read_all(dir: &Path) -> io::Result<Files> {
+    let mut files = Files::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(SUFFIX)
+            && let Some(record) = read_file(&dir.join(&name))?
+        {
+            files.insert(name, record);
+        }
+    }
+    Ok(files)
+}
+
+/// One file. `None`: there is none, since another process may have removed it.
+pub(super) fn read_file(path: &Path) -> io::Result<Option<Record>> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Err(error) if error.kind() == NotFound => return Ok(None),
+        file => file?.take(MAX_BYTES).read_to_end(&mut bytes)?,
+    };
+    Ok(Some(Record::read(&bytes)))
+}
+
+/// Removes the marks of disks that were wiped, and have not been seen for a long time. Without a mark, such a disk is
+/// offered as well.
+pub(super) fn prune(dir: &Path) -> io::Result<()> {
+    for (name, record) in read_all(dir)? {
+        let path = dir.join(name);
+        let age = fs::metadata(&path)?.modified()?.elapsed();
+        let content = record.content.as_ref();
+        if content.is_some_and(|it| is_clean(&it.mark)) && age.is_ok_and(|age| age >= UNSEEN) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_clean(mark: &Mark) -> bool {
+    mark.state == MarkState::Free && mark.has_leftovers() == Some(false)
+}
