@@ -190,10 +190,30 @@ fn conditions(status: &Value) -> Value {
     let occurred: BTreeSet<String> = conditions
         .map(|c| {
             let occurred = [word(&c["type"]), word(&c["status"]), word(&c["reason"])];
-            occurred.join(" ").trim_end().to_owned()
+            let causes = match c["reason"].as_str() {
+                Some("Unschedulable") => causes(&word(&c["message"])),
+                _ => String::new(),
+            };
+            format!("{} {causes}", occurred.join(" "))
+                .trim_end()
+                .to_owned()
         })
         .collect();
     json!(occurred)
+}
+
+/// The causes in the scheduler's message. The number of nodes, the result of preemption, and nodes
+/// of other scenarios that do not match the pod's selector depend on the cluster.
+fn causes(message: &str) -> String {
+    let (_, causes) = message.split_once("available: ").unwrap_or(("", message));
+    let (causes, _) = causes.split_once(". ").unwrap_or((causes, ""));
+    let causes = causes.trim_end_matches('.').split(", ").map(|cause| {
+        let cause = cause.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        cause.strip_prefix("node(s) ").unwrap_or(cause)
+    });
+    let causes = causes.filter(|cause| *cause != "didn't match Pod's node affinity/selector");
+    let causes: BTreeSet<&str> = causes.collect();
+    causes.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// Events by type and reason. Those of kubelets depend on there being one, and nothing here grows.
@@ -231,4 +251,14 @@ fn whole(object: &Value) -> Value {
         }
     }
     object
+}
+
+#[test]
+fn causes_do_not_depend_on_the_cluster() {
+    let message = "0/3 nodes are available: 1 node(s) b, 12 node(s) a, 2 node(s) didn't match Pod's \
+                   node affinity/selector. no new claims to deallocate, preemption: 0/3 nodes are \
+                   available: 3 Preemption is not helpful for scheduling.";
+    assert_eq!(causes(message), "a, b");
+    let message = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.";
+    assert_eq!(causes(message), "");
 }

@@ -9,7 +9,10 @@ mod fit;
 mod tests;
 mod volumes;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use self::volumes::Claims;
 use crate::{
@@ -43,17 +46,25 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
         } else if pod.node().is_empty() {
             cx.queues.unscheduled.add(pod.key());
         }
-    } else if change.resource == &PERSISTENT_VOLUME_CLAIMS {
-        let users = cx.cache.users(&Key::of(&change.object));
-        for pod in users.filter(|pod| pod.node().is_empty()) {
-            cx.queues.unscheduled.add(pod.key());
+        if is_gone || pod.is_finished() {
+            // Another pod may wait for a ReadWriteOncePod claim of this one.
+            pod.claims().for_each(|claim| queue_users(cx, &claim));
         }
+    } else if change.resource == &PERSISTENT_VOLUME_CLAIMS {
+        queue_users(cx, &Key::of(&change.object));
     } else if change.resource == &PERSISTENT_VOLUMES {
         if !is_gone && Pools::offers(&Volume(change.object.clone())) {
             resync(cx);
         }
     } else if change.resource == &STORAGE_CLASSES || change.resource == &NODES && is_news(change) {
         resync(cx);
+    }
+}
+
+/// Queues the pods without a node that mount this claim.
+fn queue_users(cx: &mut Context, claim: &Key) {
+    for pod in cx.cache.users(claim).filter(|pod| pod.node().is_empty()) {
+        cx.queues.unscheduled.add(pod.key());
     }
 }
 
@@ -128,20 +139,28 @@ fn place(cx: &mut Context, pod: &Pod, node: &str) -> Result<(), SyncError> {
 
 fn decide(cx: &Context, pod: &Pod) -> Verdict {
     let nodes = &cx.cache.nodes;
-    let refused =
-        |why: &str| Verdict::Unschedulable(format!("0/{} nodes are available: {why}", nodes.len()));
+    let refused = |why: &str| {
+        Verdict::Unschedulable(format!("0/{} nodes are available: {why}.", nodes.len()))
+    };
     let claims = match Claims::of(cx, pod) {
         Ok(claims) => claims,
         Err(why) => return refused(&why),
     };
-    let suited = nodes.values().filter(|node| fit::suits(node, pod));
-    for node in suited {
-        match claims.plan(cx, node) {
-            None => {}
-            Some(plan) if !plan.reserve.is_empty() => return Verdict::Reserve(plan.reserve),
-            Some(plan) if plan.in_flight => return Verdict::Wait,
-            Some(_) => return Verdict::Place(node.name().into()),
+    let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in nodes.values() {
+        let plan = match fit::mismatch(node, pod) {
+            None => claims.plan(cx, node),
+            Some(cause) => Err(vec![cause]),
+        };
+        match plan {
+            Err(of_node) => of_node
+                .into_iter()
+                .for_each(|cause| *causes.entry(cause).or_default() += 1),
+            Ok(plan) if !plan.reserve.is_empty() => return Verdict::Reserve(plan.reserve),
+            Ok(plan) if plan.in_flight => return Verdict::Wait,
+            Ok(_) => return Verdict::Place(node.name().into()),
         }
     }
-    refused("none suits the pod and has its volumes")
+    let causes = causes.into_iter().map(|(cause, n)| format!("{n} {cause}"));
+    refused(&causes.collect::<Vec<_>>().join(", "))
 }

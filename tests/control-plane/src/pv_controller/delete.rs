@@ -90,14 +90,22 @@ pub(super) fn start(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
 
 /// Looks for the plug-in that provisioned the volume, else for one that knows its kind.
 fn deleter(volume: &Volume) -> Result<Deleter, String> {
+    // Of the annotation only the key counts.
+    let is_of_driver =
+        volume.annotation(MIGRATED_TO).is_some() || volume["spec"]["csi"].is_object();
     match volume.annotation(PROVISIONED_BY) {
-        // Even an empty one says that no plug-in within is asked.
-        None | Some("") if volume.annotation(MIGRATED_TO).is_some() => Ok(Deleter::External),
+        None | Some("") if is_of_driver => Ok(Deleter::External),
         None | Some("") if volume["spec"]["hostPath"].is_object() => Ok(Deleter::HostPath),
-        None | Some("") => Err(format!(
-            "error getting deleter volume plugin for volume {:?}: no volume plugin matched",
-            volume.name()
-        )),
+        None | Some("") => {
+            // The plug-in for NFS only recycles.
+            let is_nfs = volume["spec"]["nfs"].is_object();
+            let deletable = if is_nfs { "deletable " } else { "" };
+            let name = volume.name();
+            Err(format!(
+                "error getting deleter volume plugin for volume {name:?}: no {deletable}volume \
+                 plugin matched"
+            ))
+        }
         Some(HOST_PATH) => Ok(Deleter::HostPath),
         Some(plugin) if plugin.starts_with(IN_TREE) => {
             Err(format!("no volume plugin matched name: {plugin}"))

@@ -1,4 +1,4 @@
-//! Whether a node suits a pod, apart from its volumes.
+//! Whether a node suits a pod, apart from its volumes. The reasons are those of kube-scheduler.
 
 use serde_json::{Value, json};
 
@@ -7,23 +7,25 @@ use crate::controllers::{
     selector,
 };
 
-pub(super) fn suits(node: &Node, pod: &Pod) -> bool {
+/// The first reason why the node does not suit the pod.
+pub(super) fn mismatch(node: &Node, pod: &Pod) -> Option<&'static str> {
     let tolerates = |taint: &Value| items(&pod["spec"]["tolerations"]).any(|t| tolerates(t, taint));
     let cordoned = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
     if node["spec"]["unschedulable"] == true && !tolerates(&cordoned) {
-        return false;
+        return Some("node(s) were unschedulable");
     }
     let repels = |taint: &Value| taint["effect"] != "PreferNoSchedule" && !tolerates(taint);
     if items(&node["spec"]["taints"]).any(repels) {
-        return false;
+        return Some("node(s) had untolerated taint(s)");
     }
     let labels = &node["metadata"]["labels"];
     let wanted = pod["spec"]["nodeSelector"].as_object();
     let mut wanted = wanted.into_iter().flatten();
     let required =
         &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    wanted.all(|(key, value)| labels[key] == *value)
-        && (required.is_null() || selector::selects_node(required, node))
+    let matches = wanted.all(|(key, value)| labels[key] == *value)
+        && (required.is_null() || selector::selects_node(required, node));
+    (!matches).then_some("node(s) didn't match Pod's node affinity/selector")
 }
 
 fn tolerates(toleration: &Value, taint: &Value) -> bool {

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     controllers::{
         Context,
-        object::{Claim, Key, Node, Pod, Volume},
+        object::{Claim, Key, Node, Pod, Volume, items},
     },
     pv_controller::{
         BIND_COMPLETED,
@@ -16,6 +16,12 @@ use crate::{
         provision::SELECTED_NODE,
     },
 };
+
+// The texts are those of kube-scheduler.
+const USED_BY_ANOTHER_POD: &str = "node(s) unavailable due to PersistentVolumeClaim with \
+    ReadWriteOncePod access mode already in-use by another pod";
+const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
+const NODE_AFFINITY: &str = "node(s) didn't match PersistentVolume's node affinity";
 
 /// The claims of a pod, sorted by what they ask of the scheduler.
 #[derive(Default)]
@@ -26,6 +32,8 @@ pub(super) struct Claims {
     settling: bool,
     /// Late-binding claims without a volume, the smallest request first.
     open: Vec<Claim>,
+    /// Another pod on a node uses a claim that allows one pod only.
+    used_by_another: bool,
 }
 
 /// What has to be done for a pod's claims on one node.
@@ -46,6 +54,12 @@ impl Claims {
             let Some(claim) = cx.cache.claim(&key) else {
                 return Err(format!("persistentvolumeclaim {:?} not found", key.name));
             };
+            claims.used_by_another |= items(&claim["spec"]["accessModes"])
+                .any(|mode| mode == "ReadWriteOncePod")
+                && cx
+                    .cache
+                    .users(&key)
+                    .any(|other| !other.node().is_empty() && !other.is_finished());
             claims.sort_in(cx, claim)?;
         }
         claims.open.sort_by_key(Claim::request);
@@ -73,11 +87,25 @@ impl Claims {
         Ok(())
     }
 
-    /// A volume for every claim on this node, if there is one.
-    pub(super) fn plan(&self, cx: &Context, node: &Node) -> Option<Plan> {
-        if !self.bound.iter().all(|volume| reaches(volume, node)) {
-            return None;
+    /// A volume for every claim on this node, or why the node does not have them.
+    pub(super) fn plan(&self, cx: &Context, node: &Node) -> Result<Plan, Vec<&'static str>> {
+        if self.used_by_another {
+            return Err(vec![USED_BY_ANOTHER_POD]);
         }
+        let mut causes = Vec::new();
+        if !self.bound.iter().all(|volume| reaches(volume, node)) {
+            causes.push(NODE_AFFINITY);
+        }
+        match self.plan_open(cx, node) {
+            Some(plan) if causes.is_empty() => return Ok(plan),
+            Some(_) => {}
+            None => causes.push(NO_VOLUME),
+        }
+        Err(causes)
+    }
+
+    /// A volume for every claim that has none, if there is one.
+    fn plan_open(&self, cx: &Context, node: &Node) -> Option<Plan> {
         let mut plan = Plan {
             in_flight: self.settling,
             ..Plan::default()
