@@ -8,6 +8,7 @@ use crate::host::device::Device;
 use crate::host::identity;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::StateDir;
+use crate::host::mounts::MountTable;
 use crate::host::sysfs::Sysfs;
 use crate::plan::reasons;
 use crate::wipe::command;
@@ -53,7 +54,8 @@ pub(crate) async fn external(
     let (marker, words, progress) = (marker.clone(), words.join(" "), progress.clone());
     blocking(true, move || {
         let Marker { path, identity, .. } = marker;
-        let after = identity::of_device(&device, path.as_path(), &Sysfs::default())?;
+        let mounts = MountTable::read()?;
+        let after = identity::of_device(&device, path.as_path(), &Sysfs::default(), &mounts)?;
         if (device.number(), device.size()) != (number, size) || after.text != identity.text {
             return Err(Failure::new(
                 reasons::VOLUME_IDENTITY_MISMATCH,

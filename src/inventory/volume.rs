@@ -12,7 +12,6 @@ use crate::host::identity::{self, GlobalIdentity, Identity};
 use crate::host::mark::{
     Mark, MarkFact, MarkOnDisk, MarkState, MarkedVolume, RootAttributes, header_hash,
 };
-use crate::host::sysfs::Sysfs;
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
 use crate::wipe::device::Disk;
@@ -55,7 +54,7 @@ impl Opened {
         machine: &Machine,
     ) -> io::Result<Candidate> {
         let sysfs = &machine.sysfs;
-        let identity = self.identity(path, sysfs)?;
+        let identity = self.identity(path, machine)?;
         let mut candidate = match self {
             Self::Filesystem(root) => {
                 let (capacity, read_only) = root.size_and_read_only()?;
@@ -126,10 +125,11 @@ impl Opened {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub(crate) fn identity(&self, path: &MountPath, sysfs: &Sysfs) -> io::Result<Identity> {
+    pub(crate) fn identity(&self, path: &MountPath, machine: &Machine) -> io::Result<Identity> {
+        let Machine { sysfs, mounts, .. } = machine;
         match self {
             Self::Filesystem(root) => identity::of_filesystem(root, sysfs),
-            Self::Device(device) => identity::of_device(device, path.as_path(), sysfs),
+            Self::Device(device) => identity::of_device(device, path.as_path(), sysfs, mounts),
         }
     }
 
