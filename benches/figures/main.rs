@@ -37,9 +37,6 @@ struct Effort {
     /// Fewer rounds, and a third of the idle minute, scaled up.
     #[arg(long)]
     quick: bool,
-    /// Instead of the figures, threads and memory while volumes are recycled.
-    #[arg(long)]
-    soak: bool,
     /// `cargo bench` says this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -67,9 +64,6 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mut effort = Effort::parse();
-    if effort.soak {
-        return busy::soak(&effort);
-    }
     if let Some(other) = effort.against.take() {
         let other = Effort {
             binary: other,

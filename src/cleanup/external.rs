@@ -8,7 +8,6 @@ use crate::host::device::Device;
 use crate::host::identity;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::StateDir;
-use crate::host::mounts::MountTable;
 use crate::host::sysfs::Sysfs;
 use crate::plan::reasons;
 use crate::wipe::command;
@@ -54,8 +53,7 @@ pub(crate) async fn external(
     let (marker, words, progress) = (marker.clone(), words.join(" "), progress.clone());
     blocking(true, move || {
         let Marker { path, identity, .. } = marker;
-        let mounts = MountTable::read()?;
-        let after = identity::of_device(&device, path.as_path(), &Sysfs::default(), &mounts)?;
+        let after = identity::of_device(&device, path.as_path(), &Sysfs::default())?;
         if (device.number(), device.size()) != (number, size) || after.text != identity.text {
             return Err(Failure::new(
                 reasons::VOLUME_IDENTITY_MISMATCH,

@@ -170,7 +170,7 @@ pub(super) fn lock_unchanged(
         VolumeMode::Block => Opened::Device(Device::open(path.as_path(), Access::Probe)?),
     };
     let lock = lock_alone(&volume, path.as_path())?;
-    let identity = volume.identity(path, machine);
+    let identity = volume.identity(path, &machine.sysfs);
     let identity = identity.map_err(|error| unknown(expected, &error))?;
     let marked = volume.marked(path, class, &identity);
     // The marks of the machine may be older than the last write.

@@ -11,7 +11,7 @@
 //! | `wwid` | a disk |
 //! | `start`, `partuuid` | a partition: first sector, UUID in the partition table |
 //! | `dm`, `md` | a device-mapper device or md array, by its UUID |
-//! | `loop`, `offset`, `on` | a loop device: file, inode and offset in the file; the filesystem or device that has it. *Weak* without `on` |
+//! | `loop`, `offset` | a loop device: file, inode and offset in the file |
 //! | `boot`, `seq`, `size`, `start`, `link` | a device without any of these: *weak* |
 //!
 //! A filesystem without a UUID also has `on`. If the disk below it has no name either, it has the fields of a weak
@@ -21,7 +21,6 @@
 //! kubelet writes to a device does not change the device's identity.
 
 mod global;
-mod loops;
 mod sharing;
 
 use std::collections::BTreeMap;
@@ -36,7 +35,6 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use super::device::Device;
 use super::filesystem::FsRoot;
 use super::ioctl;
-use super::mounts::MountTable;
 use super::sysfs::{DeviceFacts, Sysfs};
 
 pub use global::GlobalIdentity;
@@ -120,11 +118,6 @@ pub fn compare(recorded: &str, observed: &Identity) -> Match {
     {
         return Match::Same;
     }
-    // An earlier version recorded only the file of a loop device.
-    let was_file_alone = then.has("loop") && !then.has("on") && !then.has("boot");
-    if was_file_alone && then == now.without(&["boot", "link", "on", "seq", "size"]) {
-        return Match::Same;
-    }
     // A filesystem on a weak device can be any of its type after a reboot.
     let identifies = |key| IDENTIFYING.contains(&key) || (key == "fs" && then.has("boot"));
     let (then_keys, now_keys) = (then.without(&["seq"]), now.without(&["seq"]));
@@ -183,34 +176,20 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
     })
 }
 
-/// Whether the same storage was recorded with fewer fields, as by an earlier version or an older kernel.
-pub fn has_more_fields(recorded: &str, observed: &Identity) -> bool {
-    let fields = Fields::parse(recorded).zip(Fields::parse(&observed.text));
-    fields.is_some_and(|(then, now)| then.0.len() < now.0.len())
-}
-
 /// The identity of a device. `path` is where it is offered.
 ///
 /// # Errors
 /// When device or `/sys` do not answer.
-pub fn of_device(
-    device: &Device,
-    path: &Path,
-    sysfs: &Sysfs,
-    mounts: &MountTable,
-) -> io::Result<Identity> {
+pub fn of_device(device: &Device, path: &Path, sysfs: &Sysfs) -> io::Result<Identity> {
     let facts = sysfs.device(device.number())?;
-    let backing = match facts.loop_backing {
-        Some(_) => ioctl::loop_backing(device.file())?,
+    let inode = match facts.loop_backing {
+        Some(_) => ioctl::loop_backing(device.file())?.map(|backing| backing.inode),
         None => None,
     };
-    let mut fields = device_fields(&facts, backing.as_ref().map(|it| it.inode));
-    if let Some(backing) = backing.filter(|_| fields.has("loop")) {
-        fields.set("on", loops::below(&backing, sysfs, mounts)?);
-    }
-    let weak = fields.0.is_empty() || (fields.has("loop") && !fields.has("on"));
+    let mut fields = device_fields(&facts, inode);
+    let weak = fields.0.is_empty();
     if weak {
-        fields.0.extend(weak_fields(&facts)?.0);
+        fields = weak_fields(&facts)?;
         fields.set("link", std::fs::read_link(path).ok());
     }
     Ok(Identity {

@@ -115,24 +115,9 @@ pub fn loop_backing(fd: impl AsFd) -> io::Result<Option<LoopBacking>> {
     }))
 }
 
-const TMPFS: &str = "tmpfs";
-
 /// Filesystems with a UUID on disk. Others (tmpfs, overlay) generate one at each mount, which does not identify
 /// the volume.
 const FS_WITH_UUID: [&str; 7] = ["bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs"];
-
-/// Whether a filesystem of this type has a UUID, on disk or in its memory.
-pub fn has_uuid(fs_type: &str) -> bool {
-    fs_type == TMPFS || FS_WITH_UUID.contains(&fs_type)
-}
-
-/// The UUID that a filesystem of such a type has as long as its files are there.
-pub fn uuid_of_superblock(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<String>> {
-    if fs_type == TMPFS {
-        return Ok(generic(fd)?.map(text));
-    }
-    uuid_on_disk(fd, fs_type)
-}
 
 /// The UUID on disk; `None` where there is none or the kernel cannot report it.
 pub fn uuid_on_disk(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<String>> {

@@ -12,6 +12,7 @@ use crate::host::identity::{self, GlobalIdentity, Identity};
 use crate::host::mark::{
     Mark, MarkFact, MarkOnDisk, MarkState, MarkedVolume, RootAttributes, header_hash,
 };
+use crate::host::sysfs::Sysfs;
 use crate::host::users::device_user;
 use crate::types::{MountPath, VolumeMode};
 use crate::wipe::device::Disk;
@@ -54,7 +55,7 @@ impl Opened {
         machine: &Machine,
     ) -> io::Result<Candidate> {
         let sysfs = &machine.sysfs;
-        let identity = self.identity(path, machine)?;
+        let identity = self.identity(path, sysfs)?;
         let mut candidate = match self {
             Self::Filesystem(root) => {
                 let (capacity, read_only) = root.size_and_read_only()?;
@@ -125,11 +126,10 @@ impl Opened {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub(crate) fn identity(&self, path: &MountPath, machine: &Machine) -> io::Result<Identity> {
-        let Machine { sysfs, mounts, .. } = machine;
+    pub(crate) fn identity(&self, path: &MountPath, sysfs: &Sysfs) -> io::Result<Identity> {
         match self {
             Self::Filesystem(root) => identity::of_filesystem(root, sysfs),
-            Self::Device(device) => identity::of_device(device, path.as_path(), sysfs, mounts),
+            Self::Device(device) => identity::of_device(device, path.as_path(), sysfs),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::host::identity::{Match, compare, has_more_fields};
+use crate::host::identity::{Match, compare};
 use crate::host::mark::MarkState;
 use crate::inventory::Candidate;
 use crate::names::{
@@ -162,16 +162,6 @@ impl<'a> Planner<'a> {
             Some((_, Match::Same)) if pv.never_used() && has_shrunk(pv, candidate) => {
                 self.withdraw(pv, "its volume has shrunk, and it was never used");
                 return false;
-            }
-            Some((recorded, Match::Same))
-                if has_more_fields(recorded, observed)
-                    && candidate
-                        .mark
-                        .on_disk
-                        .valid()
-                        .is_some_and(|it| it.pv_uid == pv.uid) =>
-            {
-                format!("its identity has more fields now: it was {recorded:?} and is {text:?}")
             }
             Some((_, Match::Same)) => {
                 label_identity(pv, candidate, patch);

@@ -7,22 +7,20 @@ use local_volume_provisioner::host::access::Access;
 use local_volume_provisioner::host::device::Device;
 use local_volume_provisioner::host::footprint::{Footprint, Overlap, overlap};
 use local_volume_provisioner::host::identity::{self, Identity, Match, compare};
-use local_volume_provisioner::host::mounts::{DeviceNumber, MountTable};
+use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::host::sysfs::Sysfs;
 use nix::mount::MsFlags;
 use support::{LoopDevice, Sandbox, skip};
 
 use crate::volumes::{SIZES, clone_of, formatted, fs_footprint, fs_identity, remount, umount};
 
-mod loops;
-
 fn device_identity(path: &Path) -> Identity {
-    of_device(path, &Sysfs::default())
-}
-
-fn of_device(path: &Path, sysfs: &Sysfs) -> Identity {
-    let (device, mounts) = (Device::open(path, Access::Probe), MountTable::read());
-    identity::of_device(&device.unwrap(), path, sysfs, &mounts.unwrap()).unwrap()
+    identity::of_device(
+        &Device::open(path, Access::Probe).unwrap(),
+        path,
+        &Sysfs::default(),
+    )
+    .unwrap()
 }
 
 fn field<'a>(identity: &'a Identity, key: &str) -> Option<&'a str> {
@@ -262,6 +260,48 @@ fn a_filesystem_without_a_uuid_on_a_disk_without_a_name_is_known_until_the_next_
 }
 
 #[test]
+fn a_device_keeps_its_identity_whatever_is_put_on_it() {
+    let sandbox = or_skip!(Sandbox::enter());
+    let image = sandbox.path().join("disk image");
+    let backing = fs::File::options()
+        .create_new(true)
+        .read(true)
+        .write(true)
+        .open(&image)
+        .unwrap();
+    backing.set_len(16 << 20).unwrap();
+    let device = LoopDevice::over(&backing).unwrap();
+    let first = device_identity(device.path());
+    assert!(!first.weak);
+    let inode = backing.metadata().unwrap().ino();
+    assert_eq!(first.text, format!("v1:loop=/mnt/disk image:{inode}"));
+    device.format("ext4").unwrap();
+    assert_eq!(device_identity(device.path()), first);
+    let link = sandbox.path().join("link");
+    symlink(device.path(), &link).unwrap();
+    assert_eq!(
+        device_identity(&link),
+        first,
+        "a link's name is no part of it"
+    );
+    // Another file of the same name.
+    drop((device, backing));
+    fs::rename(&image, sandbox.path().join("old")).unwrap();
+    let backing = fs::File::options()
+        .create_new(true)
+        .read(true)
+        .write(true)
+        .open(&image)
+        .unwrap();
+    backing.set_len(16 << 20).unwrap();
+    let other = LoopDevice::over(&backing).unwrap();
+    assert_eq!(
+        compare(&first.text, &device_identity(other.path())),
+        Match::Different
+    );
+}
+
+#[test]
 fn a_loop_over_a_device_is_found_by_whatever_path_it_was_made() {
     let sandbox = or_skip!(Sandbox::enter());
     let lower = LoopDevice::new(sandbox.path(), 16 << 20).unwrap();
@@ -311,7 +351,9 @@ fn a_device_without_a_name_is_known_until_the_next_boot() {
     let sysfs = Sysfs::new(sandbox.path().join("sys"), sandbox.path().join("udev"));
     let link = sandbox.path().join("link");
     symlink(real.path(), &link).unwrap();
-    let observed = |path: &Path| of_device(path, &sysfs);
+    let observed = |path: &Path| {
+        identity::of_device(&Device::open(path, Access::Probe).unwrap(), path, &sysfs).unwrap()
+    };
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let (boot, target) = (boot.trim(), real.path().display());
     assert!(observed(&link).weak);
@@ -333,7 +375,7 @@ fn a_device_without_a_name_is_known_until_the_next_boot() {
     let numbered = |diskseq: &str| {
         fs::write(dir.join("diskseq"), diskseq).unwrap();
         let sysfs = Sysfs::new(sandbox.path().join("sys"), sandbox.path().join("udev"));
-        of_device(&link, &sysfs)
+        identity::of_device(&Device::open(&link, Access::Probe).unwrap(), &link, &sysfs).unwrap()
     };
     let first = numbered("17");
     assert_eq!(field(&first, "seq"), Some("17"));

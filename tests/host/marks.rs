@@ -57,9 +57,7 @@ impl Volume {
         let sysfs = Sysfs::default();
         let identity = match &opened {
             Opened::Root(root) => identity::of_filesystem(root, &sysfs),
-            Opened::Device(device) => {
-                identity::of_device(device, path, &sysfs, &MountTable::read().unwrap())
-            }
+            Opened::Device(device) => identity::of_device(device, path, &sysfs),
         };
         fs::create_dir_all(&state_path).unwrap();
         Self {

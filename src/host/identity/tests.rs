@@ -138,12 +138,6 @@ fn identities_are_same_different_or_unknown() {
         ("v1:wwid=1", "v1:boot=x,size=5", Different),
         ("v1:boot=x,size=5", "v1:wwid=1", Different),
         ("v1:loop=/a:5", "v1:loop=/a:6", Different),
-        ("v1:loop=/a:5,on=u", "v1:loop=/a:5,on=v", Different),
-        // Of an earlier version, which recorded only the file.
-        ("v1:loop=/a:5", "v1:loop=/a:5,on=u", Same),
-        ("v1:loop=/a:5", "v1:boot=x,loop=/a:5,size=9", Same),
-        ("v1:loop=/a:5", "v1:loop=/a:5,offset=7,on=u", Unknown),
-        ("v1:loop=/a:5,on=u", "v1:boot=x,loop=/a:5", Unknown),
         // A partition's UUID may be seen or not.
         ("v1:start=8,wwid=1", "v1:partuuid=p,start=8,wwid=1", Same),
         ("v1:partuuid=p,start=8,wwid=1", "v1:start=8,wwid=1", Same),

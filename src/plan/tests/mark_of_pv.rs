@@ -1,7 +1,7 @@
 //! Volumes with a PV: the second table of docs/marks.md, and what the plan does about it.
 
 use super::kit::*;
-use super::mark::{TOKEN, foreign, mark, marked, offered, searched, unreadable, valid};
+use super::mark::{TOKEN, foreign, mark, marked, offered, unreadable, valid};
 use crate::host::mark::{MarkOnDisk, MarkState};
 use crate::names::FINALIZER;
 use crate::plan::consent::consent;
@@ -345,24 +345,4 @@ fn claim_that_came_first_after_a_restore_of_the_api_is_a_mismatch() {
     );
     let found = agreement(&restored, CLUSTER, &volume, date);
     assert!(matches!(found, Agreement::Mismatch(_)), "{found:?}");
-}
-
-/// An earlier version recorded only the file of a loop device.
-#[test]
-fn identity_gets_the_fields_that_an_earlier_version_did_not_record() {
-    let device = with(disk(1), |it| it.identity.text = "v1:loop=/a:5,on=u".into());
-    let used = with(bound(offered(&device)), |pv| {
-        pv.identity = Some("v1:loop=/a:5".into());
-    });
-    let of_another = with(mark(MarkState::Used), |it| it.pv_uid = "other".into());
-    for (what, on_disk, is_due) in [
-        ("its mark", valid(MarkState::Used), true),
-        ("that of another PV", MarkOnDisk::Valid(of_another), false),
-        ("no mark", MarkOnDisk::Absent, false),
-    ] {
-        let volume = marked(&device, on_disk);
-        let plan = words(&searched(&volume).pv(used.clone()).plan());
-        let is_new = |it: &String| it.contains("identity=v1:loop=/a:5,on=u");
-        assert_eq!(plan.iter().any(is_new), is_due, "{what}: {plan:?}");
-    }
 }
