@@ -124,6 +124,15 @@ pub fn pv_name_of_offer(token: &str) -> String {
     format!("local-pv-{token}")
 }
 
+/// All names that the PV of an entry may have.
+pub fn pv_names(entry: &str, node_name: &str, class: &str, token: Option<&str>) -> Vec<String> {
+    let names = [pv_name, pv_name_on_collision].map(|name| name(entry, node_name, class));
+    names
+        .into_iter()
+        .chain(token.map(pv_name_of_offer))
+        .collect()
+}
+
 /// The first part of every cleaning Job's name.
 const JOB_PREFIX: &str = "cleanup-";
 /// The API's limit for the names of Jobs and for the values of labels, in bytes.

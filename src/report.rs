@@ -50,8 +50,8 @@ impl Reporter {
         }
     }
 
-    /// Names the node in each event. Node isolation permits no others.
-    pub fn on(self, node: &str) -> Self {
+    /// Names the node in each event, which node isolation requires.
+    pub fn with_host(self, node: &str) -> Self {
         let host = Some(node.to_owned());
         Self { host, ..self }
     }

@@ -90,8 +90,7 @@ impl Actor {
             }
         }
         Err(ApiError::Invalid(format!(
-            "the names {first}, {second} and {} belong to PVs of other volumes; rename the entry {}",
-            third.unwrap_or_default(),
+            "the names {first} and {second} belong to PVs of other volumes; rename the entry {}",
             draft.volume.path
         )))
     }

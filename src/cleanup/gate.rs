@@ -130,14 +130,16 @@ async fn ensure_not_paused(context: &CleanupContext, known: &NodeView) -> Result
     }
 }
 
-/// Fails if another PV of this Node has the volume's path. It reads both names that a provisioner gives: the watch does
-/// not show a PV that was created before the Node's hostname label changed.
+/// Fails if another PV of this Node has the volume's path. It reads the names that a provisioner gives: the watch does not
+/// show a PV that was created before the Node's hostname label changed.
 async fn ensure_no_other_pv(
     context: &CleanupContext,
     pv: &PvView,
     node: &NodeView,
 ) -> Result<(), Stop> {
-    let names = pv.names_on(node).into_iter().flatten();
+    // The third name is that of its own offer.
+    let others = if pv.name.is_empty() { 3 } else { 2 };
+    let names = pv.names_on(node).into_iter().flatten().take(others);
     for name in names.filter(|name| *name != pv.name) {
         let found = context.cluster.pv(&name).await;
         let found = found.map_err(api("reading the PV"))?;

@@ -13,8 +13,7 @@ use crate::host::filesystem::FsRoot;
 use crate::host::identity::Identity;
 use crate::host::lock::VolumeLock;
 use crate::host::mark::{
-    Leftovers, Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, check_usable,
-    header_hash,
+    Mark, MarkError, MarkState, MarkedVolume, RootAttributes, StateDir, check_usable, header_hash,
 };
 use crate::inventory::{Candidate, Volume};
 use crate::plan::{Agreement, MarkWrite, agreement, holds_leftovers, mark_of, reasons};
@@ -69,12 +68,7 @@ impl Marker {
             return Ok(lock);
         };
         mark.state = MarkState::Free;
-        let remain = method.leaves_data();
-        let remain = remain.filter(|_| self.kind == VolumeMode::Block);
-        mark.leftovers = remain.map(|remain| Leftovers {
-            release: mark.release.clone(),
-            remain,
-        });
+        mark.data_left = method.leaves_data();
         let work = move || {
             let errors = mark.root.as_ref().map(|root| root.restore(lock.as_fd()));
             for error in errors.into_iter().flatten() {
@@ -114,7 +108,9 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
     let (volume, identity, _lock) = lock_unchanged(&write.volume, &mark.class, machine)?;
     match &volume {
         Opened::Filesystem(root) if write.resets_root => {
-            let reset = tree::reset(root.as_fd(), &Progress::default());
+            // Its contents may have come back since the scan.
+            let reset = tree::check_empty(root.as_fd())
+                .and_then(|()| tree::reset(root.as_fd(), &Progress::default()));
             reset.map_err(|error| unknown(&write.volume, &error))?;
             let found = || RootAttributes::read(root.as_fd()).ok();
             let offered = mark.root.take();

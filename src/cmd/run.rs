@@ -87,6 +87,9 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
 
     let table = Arc::new(ProcTable::new(Instant::now()));
     let state_directory = state_directory(&environment)?;
+    if let Err(error) = state_directory.prune() {
+        tracing::warn!("old marks stay in the state directory: {error}");
+    }
     let links = links::open(link_dir, found, &loaded.config, environment.in_pod);
     let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
     let unprotected = unprotected(&state_directory, &kubelet);
@@ -132,7 +135,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             isolation::check(Some(&node), &settings.config).map_err(UsageError)?;
         }
         let pod = own_pod(&environment, &provisioner);
-        let reporter = Reporter::new(&cluster, &provisioner, pod).on(&node.name);
+        let reporter = Reporter::new(&cluster, &provisioner, pod).with_host(&node.name);
         started = Some(reporter.clone());
         let wake = Arc::new(Notify::new());
         let job_source = Arc::new(JobSource {

@@ -116,9 +116,10 @@ pub struct Mark {
     pub read_only: bool,
     /// The attributes of a filesystem's root at its offer.
     pub root: Option<RootAttributes>,
-    /// What the last cleanup of a device left; see [`Self::has_leftovers`].
+    /// Whether the last cleanup left data that can be read from the device. `None`: it is not known, as of an external
+    /// cleaner, and of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub leftovers: Option<Leftovers>,
+    pub data_left: Option<bool>,
     /// The release for which the volume was wiped, see [`crate::view::PvView::release`]. A mark `free` vouches for no other
     /// one.
     pub release: Option<String>,
@@ -130,24 +131,6 @@ pub struct Mark {
     /// What a later version recorded, which this one keeps.
     #[serde(flatten)]
     pub unknown: Unknown,
-}
-
-/// Whether a cleanup left data that can be read from the device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Leftovers {
-    /// [`Mark::release`] for which it cleaned. Earlier versions keep this of a cleanup before theirs.
-    pub release: Option<String>,
-    /// Whether there are some.
-    pub remain: bool,
-}
-
-impl Mark {
-    /// Whether the last cleanup left data. `None`: it is not known, as of an external cleaner or an earlier version.
-    pub fn has_leftovers(&self) -> Option<bool> {
-        let leftovers = self.leftovers.as_ref()?;
-        (leftovers.release == self.release).then_some(leftovers.remain)
-    }
 }
 
 /// The hexadecimal digits of a digest.

@@ -44,16 +44,13 @@ impl Planner<'_> {
         let mark = &candidate.mark;
         let has_mark = || mark.on_disk.valid().is_some_and(|it| it.pv_uid == pv.uid);
         // The mark of a patch is written first.
-        let is_marked =
-            mark.place == Some(Place::StateDirectory) && (patch.mark.is_some() || has_mark());
-        let present = &self.snapshot.state_directory;
-        let is_due = match &pv.state_directory {
-            None => true,
-            recorded => self.snapshot.has_doubt && recorded != present,
-        };
-        if is_marked && present.is_some() && is_due {
+        let is_marked = patch.mark.is_some() || has_mark();
+        let present = self.snapshot.state_directory.clone();
+        let directory = present.filter(|_| mark.place == Some(Place::StateDirectory));
+        let may_replace = self.snapshot.has_doubt || pv.state_directory.is_none();
+        if is_marked && may_replace && pv.state_directory != directory {
             let annotations = &mut patch.annotations;
-            annotations.insert(ANNOTATION_STATE_DIRECTORY, present.clone());
+            annotations.insert(ANNOTATION_STATE_DIRECTORY, directory);
         }
         true
     }

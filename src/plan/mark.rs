@@ -229,7 +229,7 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
 /// its cleaner only resets them. Where it is not known, a device of the same class was offered so before.
 pub fn holds_leftovers(class: &Class, mark: &MarkOnDisk) -> bool {
     let method = || Method::of(VolumeMode::Block, &class.cleaner);
-    let is_left = |mark: &Mark| mark.has_leftovers().unwrap_or(mark.class != class.name);
+    let is_left = |mark: &Mark| mark.data_left.unwrap_or(mark.class != class.name);
     mark.valid().is_some_and(is_left)
         && class.volume_mode == VolumeMode::Block
         && method() != Method::QuickReset

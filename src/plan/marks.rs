@@ -5,10 +5,7 @@ use std::sync::Arc;
 use crate::host::identity::{Identity, Match, compare};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState, Place, is_distinctive};
 use crate::inventory::{Candidate, Contents, Skip, Volume};
-use crate::names::{
-    ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, pv_name, pv_name_of_offer,
-    pv_name_on_collision,
-};
+use crate::names::{ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, pv_names};
 use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
 
@@ -235,19 +232,15 @@ impl<'a> Planner<'a> {
                 let node = &self.node.name;
                 let what = match found.valid() {
                     None if self.may_have_lost_mark(candidate) => {
-                        "the state directory was lost, which may have had its mark".into()
+                        "the state directory was lost, which may have had its mark; once all volumes of the node are settled, remove the file doubt from it".into()
                     }
                     _ if !self.is_marked(candidate) => {
                         "since a reboot, nothing proves that it is the device of its mark".into()
                     }
-                    Some(mark)
-                        if mark.cluster == *cluster
-                            && found.is_free()
-                            && holds_leftovers(&volume.class, found) =>
-                    {
-                        LEFTOVERS.into()
+                    Some(mark) if mark.cluster == *cluster && found.is_free() => {
+                        let has_leftovers = holds_leftovers(&volume.class, found);
+                        if has_leftovers { LEFTOVERS } else { OUTDATED }.into()
                     }
-                    Some(mark) if mark.cluster == *cluster && found.is_free() => OUTDATED.into(),
                     _ => describe(found),
                 };
                 let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
@@ -264,13 +257,11 @@ impl<'a> Planner<'a> {
     fn search_pv(&mut self, volume: &Arc<Volume>, mark: String) {
         let (path, class) = (&volume.path, &volume.class.name);
         if !self.snapshot.ledger.writing.contains(path.as_str()) {
-            let names = [pv_name, pv_name_on_collision];
-            let names = names.map(|name| name(&volume.entry, &self.node.name, class));
             let found = volume.candidate.mark.on_disk.valid();
-            let of_offer = found.map(|it| pv_name_of_offer(&it.token));
+            let token = found.map(|it| it.token.as_str());
             let search = PvSearch {
                 path: path.clone(),
-                names: names.into_iter().chain(of_offer).collect(),
+                names: pv_names(&volume.entry, &self.node.name, class, token),
                 mark,
             };
             self.plan.actions.push(Action::FindPv(search));
@@ -314,9 +305,11 @@ impl<'a> Planner<'a> {
         for (tenancy, volume) in self.orphans() {
             let (path, identity) = (&volume.path, &volume.candidate.identity);
             let (uid, class) = (&tenancy.pv_uid, &volume.class.name);
-            let Some(pv) = PvView::deleted(uid, class, path, &identity.text) else {
+            let Some(mut pv) = PvView::deleted(uid, class, path, &identity.text) else {
                 continue;
             };
+            let mark = volume.candidate.mark.on_disk.valid();
+            pv.offer = mark.map(|it| it.token.clone());
             let mut order = self.clean_order(pv, volume);
             let is_blocked = self.cleaning.contains(&path)
                 || self.with_job.contains(path)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::Binding;
-use crate::host::mark::{Leftovers, Mark, MarkOnDisk, MarkState};
+use crate::host::mark::{Mark, MarkOnDisk, MarkState};
 use crate::host::sha256;
 use crate::inventory::{Contents, Volume};
 use crate::names::{LINK_LENGTH, fnv1a_64, is_link};
@@ -34,18 +34,11 @@ impl Planner<'_> {
         );
         // A volume with leftovers is offered only if an operator accepts them.
         let found = &candidate.mark.on_disk;
-        let remain = match found {
-            MarkOnDisk::Valid(mark) if !holds_leftovers(&volume.class, found) => {
-                mark.has_leftovers()
-            }
+        let data_left = match found {
+            MarkOnDisk::Valid(mark) if !holds_leftovers(&volume.class, found) => mark.data_left,
             _ => Some(false),
         };
         let is_device = candidate.kind == VolumeMode::Block;
-        let remain = remain.filter(|_| is_device);
-        let leftovers = remain.map(|remain| Leftovers {
-            release: None,
-            remain,
-        });
         let is_own = found
             .valid()
             .is_some_and(|it| self.snapshot.ledger.unborn.contains(&it.token));
@@ -59,7 +52,7 @@ impl Planner<'_> {
         let mark = Mark {
             cluster: cluster.to_owned(),
             token,
-            leftovers,
+            data_left,
             boot_time: self.snapshot.boot_time.clone().filter(|_| is_device),
             state: MarkState::Pending,
             identity_hash: candidate.identity.hash(),

@@ -25,10 +25,17 @@ const RETRY_PAUSES: Backoff = Backoff {
     longest: Duration::from_secs(10),
 };
 
-/// The name of an event: the same for the same object, reason and message.
+/// The name of an event: the same for the same node, object, reason and message.
 fn name(event: &Event) -> String {
     let object = &event.involved_object;
-    let parts = [&object.uid, &object.name, &event.reason, &event.message];
+    let host = event.source.as_ref().and_then(|it| it.host.clone());
+    let parts = [
+        &object.uid,
+        &object.name,
+        &event.reason,
+        &event.message,
+        &host,
+    ];
     let bytes = parts.map(|part| part.as_deref().unwrap_or_default().bytes().chain([0]));
     let name = object.name.as_deref().unwrap_or("unknown");
     format!("{name}.{:016x}", fnv1a_64(bytes.into_iter().flatten()))

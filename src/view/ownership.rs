@@ -1,10 +1,7 @@
 //! Whose a PersistentVolume is, and where its volume is.
 
 use super::{Affinity, NodeView, PvView};
-use crate::names::{
-    PROVISIONER_PREFIX, nodes_of_provisioner, provisioner_name, pv_name, pv_name_of_offer,
-    pv_name_on_collision,
-};
+use crate::names::{PROVISIONER_PREFIX, nodes_of_provisioner, provisioner_name, pv_names};
 
 /// The owner of a PV, by its annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +28,18 @@ impl PvView {
         }
     }
 
-    /// The names that the provisioner of this Node would give to a PV with this path and class.
-    pub fn names_on(&self, node: &NodeView) -> Option<[String; 2]> {
+    /// The names that the provisioner of this Node would give to a PV with this path, class and offer.
+    pub fn names_on(&self, node: &NodeView) -> Option<Vec<String>> {
         let (_, entry) = self.path()?.as_str().rsplit_once('/')?;
-        Some([pv_name, pv_name_on_collision].map(|name| name(entry, &node.name, &self.class)))
+        let token = self.offer.as_deref();
+        Some(pv_names(entry, &node.name, &self.class, token))
     }
 
     /// Whether the provisioner of this Node created it, by annotation and name. Its affinity may name an earlier
     /// hostname of the Node.
     pub fn was_made_on(&self, node: &NodeView) -> bool {
         let names = || self.names_on(node);
-        let token = self.offer.as_deref();
-        let is_of_offer = || token.is_some_and(|it| self.name == pv_name_of_offer(it));
-        self.names_provisioner_of(node)
-            && (names().is_some_and(|it| it.contains(&self.name)) || is_of_offer())
+        self.names_provisioner_of(node) && names().is_some_and(|it| it.contains(&self.name))
     }
 
     fn names_provisioner_of(&self, node: &NodeView) -> bool {

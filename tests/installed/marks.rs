@@ -99,8 +99,9 @@ pub fn dirty(cluster: &Cluster, release: &Release, page: &mut Procedure, path: &
     in_state(cluster, release, path, "Skipped");
     page.set("NODE", NODE);
     page.set("VOLUME", path);
-    let said = page.follow("get events");
-    assert!(said.contains("VolumeDirty"), "{said}");
+    cluster.eventually("the event", || {
+        page.follow("get events").contains("VolumeDirty")
+    });
     let said = page.follow("DIRTY=");
     assert!(said.contains("its mark is used"), "{said}");
 }

@@ -14,7 +14,7 @@ use local_volume_provisioner::names::FINALIZER;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-use support::names::ANNOTATION_CONSENT;
+use support::names::{ANNOTATION_CONSENT, second_pv_name};
 use support::stage::name;
 use support::{killed_by, skip};
 
@@ -87,16 +87,20 @@ fn stalled_watch_does_not_record_the_tenants_root() {
     assert_eq!(fs::metadata(&path).unwrap().uid(), own.uid());
 }
 
+fn empty(path: &Path) {
+    for entry in entries(path) {
+        let entry = path.join(entry);
+        let removed = fs::remove_file(&entry).or_else(|_| fs::remove_dir(&entry));
+        removed.unwrap();
+    }
+}
+
 /// A tenant may have emptied it, too.
 #[test]
 fn volume_that_was_emptied_by_hand_is_offered_with_the_root_of_its_offer() {
     let mut volume = or_skip!(occupied());
     lose(&mut volume);
-    for entry in entries(&volume.path) {
-        let entry = volume.path.join(entry);
-        let removed = fs::remove_file(&entry).or_else(|_| fs::remove_dir(&entry));
-        removed.unwrap();
-    }
+    empty(&volume.path);
     let own = fs::metadata(&volume.path).unwrap();
     chown(&volume.path, Some(1234), Some(1234)).unwrap();
     fs::set_permissions(&volume.path, Permissions::from_mode(0o1777)).unwrap();
@@ -107,6 +111,37 @@ fn volume_that_was_emptied_by_hand_is_offered_with_the_root_of_its_offer() {
     assert_eq!(attribute, Err(Errno::NODATA));
     let found = fs::metadata(&volume.path).unwrap();
     assert_eq!((found.uid(), found.mode()), (own.uid(), own.mode()));
+}
+
+/// An administrator moves the data away and back, with a scan in between.
+#[test]
+fn data_that_comes_back_before_the_offer_is_not_offered() {
+    let mut volume = or_skip!(occupied());
+    lose(&mut volume);
+    empty(&volume.path);
+    chown(&volume.path, Some(1234), Some(1234)).unwrap();
+    let stage = &volume.stage;
+    // It is read in the search for the PV of the mark, and before the offer.
+    let second = second_pv_name("vol-1", &stage.node(), &stage.named("fast"));
+    let hold = || {
+        let get = volume
+            .stage
+            .faults()
+            .on(Verb::Get)
+            .resource("persistentvolumes");
+        get.name(&second).times(1).hold()
+    };
+    let searched = hold();
+    let mut provisioner = stage.provisioner();
+    stage.eventually("it searches", || searched.hits() > 0);
+    let offered = hold();
+    searched.clear();
+    stage.eventually("it is about to offer it", || offered.hits() > 0);
+    fs::write(volume.path.join("data"), "a tenant's").unwrap();
+    offered.clear();
+    skipped(stage, &mut provisioner, &volume.path, "Dirty");
+    assert!(stage.pvs_at(&volume.path).is_empty());
+    assert_eq!(fs::metadata(&volume.path).unwrap().uid(), 1234, "not reset");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use local_volume_provisioner::cleanup::{
     BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Lock, LockedVolume, Marking,
 };
-use local_volume_provisioner::host::mark::{Leftovers, Mark, MarkOnDisk, MarkState};
+use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::Candidate;
 use local_volume_provisioner::plan::reasons;
 use local_volume_provisioner::wipe::progress::Progress;
@@ -58,15 +58,11 @@ impl SimVolume {
 
     /// Records that the disk is clean.
     async fn free(self, mark: Option<Mark>) -> Result<CleanVolume, Failure> {
-        let state = MarkState::Free;
-        let free = |mark: Mark| {
-            let (release, remain) = (mark.release.clone(), false);
-            let leftovers = Some(Leftovers { release, remain });
-            Mark {
-                state,
-                leftovers,
-                ..mark
-            }
+        let (state, data_left) = (MarkState::Free, Some(false));
+        let free = |mark| Mark {
+            state,
+            data_left,
+            ..mark
         };
         self.write(mark.map(free)).await?;
         Ok(CleanVolume {

@@ -118,10 +118,7 @@ impl StateDir {
             pvs_differ: AtomicBool::new(false),
             has_doubt: AtomicBool::new(false),
         };
-        let path = open.path().map_err(failed)?;
-        if let Err(error) = lock(&path).and_then(|_locked| prune(&path)) {
-            tracing::warn!("old marks stay in {shown}: {error}");
-        }
+        open.path().map_err(failed)?;
         Ok(Self(Some(Arc::new(open))))
     }
 
@@ -164,6 +161,17 @@ impl StateDir {
         if let Some(open) = &self.0 {
             open.pvs_differ.store(pvs_differ, Ordering::Relaxed);
         }
+    }
+
+    /// Removes the marks of clean disks that have not changed for 90 days. Blocking.
+    ///
+    /// # Errors
+    /// Why some of them stay.
+    pub fn prune(&self) -> io::Result<()> {
+        self.path()?.map_or(Ok(()), |path| {
+            let _locked = lock(&path)?;
+            prune(&path)
+        })
     }
 
     /// Reads all marks of the directory. Blocking.

@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 64 << 10;
 const TICK: Duration = Duration::from_secs(1);
 
 /// How long after its last write the mark of a clean disk, which is not there any more, is removed.
-const UNSEEN: Duration = Duration::from_hours(90 * 24);
+const UNCHANGED: Duration = Duration::from_hours(90 * 24);
 
 /// Marks by the names of their files.
 pub(super) type Files = BTreeMap<String, Record>;
@@ -94,13 +94,13 @@ pub(super) fn read_file(path: &Path) -> io::Result<Option<Record>> {
 }
 
 /// Removes the marks of disks that were wiped, and have not been seen for a long time. Without a mark, such a disk is
-/// offered as well.
+/// offered as well. The directory is locked.
 pub(super) fn prune(dir: &Path) -> io::Result<()> {
-    for (name, record) in read_all(dir)? {
-        let path = dir.join(name);
+    let mut files = read_all(dir)?;
+    files.retain(|_, record| record.content.as_ref().is_some_and(|it| is_clean(&it.mark)));
+    for path in files.keys().map(|name| dir.join(name)) {
         let age = fs::metadata(&path)?.modified()?.elapsed();
-        let content = record.content.as_ref();
-        if content.is_some_and(|it| is_clean(&it.mark)) && age.is_ok_and(|age| age >= UNSEEN) {
+        if age.is_ok_and(|age| age >= UNCHANGED) {
             fs::remove_file(path)?;
         }
     }
@@ -108,5 +108,5 @@ pub(super) fn prune(dir: &Path) -> io::Result<()> {
 }
 
 fn is_clean(mark: &Mark) -> bool {
-    mark.state == MarkState::Free && mark.has_leftovers() == Some(false)
+    mark.state == MarkState::Free && mark.data_left == Some(false)
 }

@@ -111,7 +111,7 @@ impl RootAttributes {
         let inode = ioctl::set_inode(root, self.inode.as_ref(), self.project);
         let synced = match fsync(root) {
             // Not every filesystem can do that for a directory.
-            Err(Errno::INVAL | Errno::ROFS) => Ok(()),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::ROFS) => Ok(()),
             synced => synced.map_err(io::Error::from),
         };
         let steps = [

@@ -7,7 +7,7 @@ use super::mark::{
     DIRTY, OFFERED, TOKEN, empty, mark, marked, offered, searched, unreadable, valid,
 };
 use crate::config::{CleanMethod, Cleaner};
-use crate::host::mark::{Leftovers, MarkOnDisk, MarkState, RootAttributes};
+use crate::host::mark::{MarkOnDisk, MarkState, RootAttributes};
 use crate::inventory::Candidate;
 use crate::plan::Action;
 use crate::plan::consent::consent;
@@ -28,8 +28,7 @@ fn free_after_a_quick_reset_is_dirty_where_the_class_promises_zeros() {
     ] {
         let what = format!("{left:?} {of} {mode:?} {method:?}");
         let free = with(mark(MarkState::Free), |it| {
-            let release = it.release.clone();
-            it.leftovers = left.map(|remain| Leftovers { release, remain });
+            it.data_left = left;
             it.class = of.into();
         });
         let device = marked(&disk(1), MarkOnDisk::Valid(free));
@@ -51,18 +50,6 @@ fn free_after_a_quick_reset_is_dirty_where_the_class_promises_zeros() {
         let is_cleaned = plan.iter().any(|it| it.starts_with("clean "));
         assert_eq!(is_cleaned, expected == DIRTY, "{what}: {plan:?}");
     }
-}
-
-#[test]
-fn cleanup_of_an_earlier_version_says_nothing_about_leftovers() {
-    let mut mark = mark(MarkState::Free);
-    mark.leftovers = Some(Leftovers {
-        release: Some("the one before".into()),
-        remain: false,
-    });
-    assert_eq!(mark.has_leftovers(), None);
-    mark.release = Some("the one before".into());
-    assert_eq!(mark.has_leftovers(), Some(false));
 }
 
 /// The disk was used on another node, or the state directory that had the marks since was lost.

@@ -29,7 +29,7 @@ fn files_are_read_again_only_after_one_was_replaced() {
 #[test]
 fn marks_of_clean_disks_go_after_90_days() {
     let day = Duration::from_hours(24);
-    for (state, remain, age, stays) in [
+    for (state, left, age, stays) in [
         (MarkState::Free, Some(false), 91, false),
         (MarkState::Free, Some(false), 89, true),
         (MarkState::Free, Some(true), 91, true),
@@ -40,12 +40,11 @@ fn marks_of_clean_disks_go_after_90_days() {
         let disk = identity("v1:wwid=naa.5", false);
         let volume = device(&disk, "fast", "a");
         let mut mark = mark(state);
-        let release = None;
-        mark.leftovers = remain.map(|remain| Leftovers { release, remain });
+        mark.data_left = left;
         dir.state.write(&volume, &mark).unwrap();
         let file = fs::File::open(&dir.files()[0]).unwrap();
         file.set_modified(SystemTime::now() - day * age).unwrap();
-        StateDir::open(dir.at.path(), false, &MountTable::default()).unwrap();
-        assert_eq!(!dir.files().is_empty(), stays, "{state:?} {remain:?} {age}");
+        dir.state.prune().unwrap();
+        assert_eq!(!dir.files().is_empty(), stays, "{state:?} {left:?} {age}");
     }
 }
