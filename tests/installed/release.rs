@@ -27,6 +27,8 @@ pub struct Release<'a> {
     name: &'static str,
     values: Value,
     installed: String,
+    /// The pods of an earlier release, which may still report their end, without its role.
+    former_pods: Vec<String>,
     may_be_forbidden: bool,
     gone: bool,
 }
@@ -39,14 +41,6 @@ impl<'a> Release<'a> {
 
     /// Installs it with another name.
     pub fn named(name: &'static str, cluster: &'a Cluster, classes: Value, values: Value) -> Self {
-        let release = Self {
-            cluster,
-            name,
-            values: all_values(name, classes, values),
-            installed: now(),
-            may_be_forbidden: false,
-            gone: false,
-        };
         // A crashed test's.
         let _ = helm(
             &[
@@ -60,6 +54,19 @@ impl<'a> Release<'a> {
         );
         let _ = fs::remove_file(TERMINATION_LOG);
         assert!(!Path::new(TERMINATION_LOG).exists());
+        let pods = cluster.list("pods", Some(SYSTEM));
+        let release = Self {
+            cluster,
+            name,
+            values: all_values(name, classes, values),
+            installed: now(),
+            former_pods: pods
+                .iter()
+                .map(|pod| crate::cluster::name(pod).to_owned())
+                .collect(),
+            may_be_forbidden: false,
+            gone: false,
+        };
         release.deploy().unwrap();
         release
     }
@@ -151,7 +158,16 @@ impl<'a> Release<'a> {
                     && at >= self.installed.as_str()
                     && line["responseStatus"]["code"] == 403
             })
-            .map(|line| format!("{} {}", line["verb"], line["requestURI"]))
+            .filter(|line| {
+                let pod = &line["user"]["extra"]["authentication.kubernetes.io/pod-name"][0];
+                !self.former_pods.iter().any(|it| pod == it)
+            })
+            .map(|line| {
+                format!(
+                    "{} {}: {}",
+                    line["verb"], line["requestURI"], line["responseStatus"]["message"]
+                )
+            })
             .collect()
     }
 
