@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use support::Stage;
 use support::stage::phase;
+use support::{Program, Stage};
 
 use super::Effort;
 use super::idle::SETTLING;
-use super::process::{cpu_time, memory};
+use super::process::{Memory, cpu_time, memory, threads};
 use super::table::{Figure, Target};
 use super::world::{on_stage, own_pvs, until, volumes};
 
@@ -30,7 +30,11 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         } else {
             "RSS after 4,000 recycled volumes"
         },
-        measured: vec![on_stage(effort, |_| {}, |stage| recycle(stage, recycles))?],
+        measured: vec![on_stage(
+            effort,
+            |_| {},
+            |stage| recycle(stage, recycles, |_, _| Ok(())),
+        )?],
         unit: "MiB",
         target: Target::Median(16.0),
     }];
@@ -49,8 +53,28 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Binds and releases all volumes, again and again. Returns the memory in MiB afterwards.
-fn recycle(stage: &Stage, recycles: usize) -> Result<f64> {
+/// Prints threads and memory while 50,000 volumes are recycled: both stay as they were after the first thousand.
+pub fn soak(effort: &Effort) -> Result<()> {
+    let recycles = RECYCLED * effort.rounds(2_500);
+    let show = |recycled, provisioner: &Program| {
+        if recycled % (recycles / 20) == 0 {
+            let Memory { resident, .. } = memory(provisioner)?;
+            let threads = threads(provisioner)?;
+            println!("{recycled:>6} recycled: {threads} threads, {resident:.2} MiB");
+        }
+        Ok(())
+    };
+    on_stage(effort, |_| {}, |stage| recycle(stage, recycles, show))?;
+    Ok(())
+}
+
+/// Binds and releases all volumes, again and again, and calls `after_each` with how many it has recycled. Returns the memory
+/// in MiB afterwards.
+fn recycle(
+    stage: &Stage,
+    recycles: usize,
+    after_each: impl Fn(usize, &Program) -> Result<()>,
+) -> Result<f64> {
     let disk = tempfile::tempdir()?;
     volumes(stage, disk.path(), RECYCLED)?;
     let provisioner = stage.provisioner();
@@ -69,6 +93,7 @@ fn recycle(stage: &Stage, recycles: usize) -> Result<f64> {
         for claim in &claims {
             stage.delete_claim(claim);
         }
+        after_each((round + 1) * RECYCLED, &provisioner)?;
     }
     until("all PVs are available", || {
         in_phase("Available") == RECYCLED

@@ -37,6 +37,9 @@ struct Effort {
     /// Fewer rounds, and a third of the idle minute, scaled up.
     #[arg(long)]
     quick: bool,
+    /// Instead of the figures, threads and memory while volumes are recycled.
+    #[arg(long)]
+    soak: bool,
     /// `cargo bench` says this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -64,6 +67,9 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mut effort = Effort::parse();
+    if effort.soak {
+        return busy::soak(&effort);
+    }
     if let Some(other) = effort.against.take() {
         let other = Effort {
             binary: other,
