@@ -73,8 +73,8 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "60s", value_parser = duration::parse_positive)]
     pub takeover_after: Duration,
 
-    /// An admission policy restricts this provisioner to the objects of its own node, by the node's
-    /// name. The program does not start if the name is not sufficient.
+    /// The chart's admission policies (nodeIsolation) are installed. The program does not start if they would refuse the
+    /// PersistentVolumes of this node.
     #[arg(long)]
     pub node_isolation: bool,
 

@@ -78,7 +78,7 @@ metrics! {
     requests_duration: HistogramVec(&["method"]) = "local_volume_provisioner_apiserver_requests_duration_seconds",
         "Duration of requests to create or delete PersistentVolumes.";
     proctable_running: IntGauge() = "local_volume_provisioner_proctable_running",
-        "Cleanups at work.";
+        "Running cleanups.";
     proctable_succeeded: IntGauge() = "local_volume_provisioner_proctable_succeeded",
         "Finished cleanups whose PersistentVolume has not gone yet.";
     proctable_failed: IntGauge() = "local_volume_provisioner_proctable_failed",

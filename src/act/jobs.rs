@@ -24,7 +24,12 @@ impl Actor {
             JobWrite::Delete(why) | JobWrite::Cancel(why) => (self.delete_job(job).await, &**why),
         };
         done?;
-        tracing::info!(pv, job = name, "changed the Job: {why}");
+        let what = if matches!(write, JobWrite::Disown) {
+            "removed the owner of"
+        } else {
+            "deleted"
+        };
+        tracing::info!(pv, job = name, "{what} the cleaning Job: {why}");
         let reporter = &self.context.reporter;
         match write {
             JobWrite::Collect => {

@@ -20,7 +20,7 @@ impl Actor {
     pub(super) fn unlink(&self, token: &str) {
         self.ledger.lock().linked.remove(token);
         match self.context.host.unlink(token) {
-            Ok(true) => tracing::info!(link = token, "removed the link; no new pod mounts by it"),
+            Ok(true) => tracing::info!(link = token, "removed the link; no new pod can start"),
             Ok(false) => {}
             Err(why) => tracing::error!(
                 link = token,

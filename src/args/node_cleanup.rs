@@ -12,8 +12,8 @@ use crate::view::CsiDriver;
 /// Arguments of `node-cleanup`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "What is deleted, and when, is in docs/node-cleanup.md. Of the environment it reads MY_NAMESPACE, POD_NAME\n\
-    and POD_UID (the pod that events are about), and KUBECONFIG.\n\n\
+    after_help = "docs/node-cleanup.md describes what is deleted, and when.\n\n\
+    Environment: MY_NAMESPACE, POD_NAME and POD_UID (the pod that events are about), KUBECONFIG.\n\n\
     Example:\n  \
     $ local-volume-provisioner node-cleanup --storageclass-names=local-nvme --pvc-deletion-delay=5m"
 )]
@@ -23,7 +23,7 @@ pub struct NodeCleanup {
     pub storageclass_names: Vec<String>,
 
     /// CSI drivers whose volumes are lost with their nodes, separated by commas: their PersistentVolumes of these classes
-    /// are deleted, too. What names the node of a volume can follow: DRIVER=annotation:KEY|attribute:KEY|affinity:LABEL.
+    /// are deleted, too. To say where a PV names its node: DRIVER=annotation:KEY|attribute:KEY|affinity:LABEL.
     #[arg(long, value_name = "DRIVERS", value_delimiter = ',', value_parser = CsiDriver::parse)]
     pub csi_drivers: Vec<CsiDriver>,
 

@@ -119,7 +119,7 @@ async fn follow(
         } else if now != before {
             stalled = Duration::ZERO;
             let pace = progress.pace(begun.elapsed());
-            tracing::info!(pv, %path, "cleaning goes on: {pace}");
+            tracing::info!(pv, %path, "cleaning in progress: {pace}");
         } else if matches!(order.method, Method::Command(_)) {
             // It reports no progress, so it never counts as stalled.
             tracing::info!(pv, %path, "the external cleaner is still running");

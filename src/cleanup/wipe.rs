@@ -48,7 +48,7 @@ impl LockedVolume for OpenVolume {
             crash_point("mark-wiping");
             let written = timeout(PROBE_TIMEOUT, blocking(false, work)).await;
             written.unwrap_or_else(|_| {
-                let message = "the disk or the state directory did not take the mark within 10 s";
+                let message = "writing the mark to the disk or the state directory timed out";
                 Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
             })
         };

@@ -40,7 +40,7 @@ pub async fn finish<T>(
                 let end = timeout(STOP_TIMEOUT, wipe).await;
                 break end.unwrap_or_else(|_| Err(WipeError::Cancelled.into()));
             }
-            _ = ticks.tick() => tracing::info!("cleaning goes on: {}", progress.pace(begun.elapsed())),
+            _ = ticks.tick() => tracing::info!("cleaning in progress: {}", progress.pace(begun.elapsed())),
         }
     };
     let elapsed = begun.elapsed();

@@ -25,15 +25,15 @@ pub enum Cleaner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CleanMethod {
-    /// `quick`: discard where the device supports it, and overwrite all signatures.
+    /// Discard if the device supports it, and overwrite all signatures.
     Quick,
-    /// `zero`: write zeros to every byte.
+    /// Write zeros to every byte.
     Zero,
-    /// `overwrite`: write random bytes to every byte, and then zeros.
+    /// Write random bytes to every byte, then zeros.
     Overwrite,
-    /// `discard`: discard and verify; write zeros where that does not suffice.
+    /// Discard and verify; if the device does not discard to zeros, write zeros.
     Discard,
-    /// `auto`: the cheapest of them that guarantees zeros.
+    /// The cheapest method that guarantees zeros on every byte.
     Auto,
 }
 

@@ -128,7 +128,7 @@ impl Controller {
             return;
         }
         let dir = self.reloads.dir.display();
-        let message = format!("the configuration in {dir} is good again");
+        let message = format!("the configuration in {dir} is valid again");
         let (reporter, reason) = (&self.context.reporter, reasons::CONFIG_RELOADED);
         tracing::info!(reason, "{message}");
         reporter.normal(&About::Pod, reason, "Reload", &message);

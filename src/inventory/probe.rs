@@ -92,9 +92,13 @@ fn file_type(path: &MountPath) -> Result<FileType, Skip> {
         let text = format!("{path} cannot be looked at: {error}");
         Skip::new(SkipReason::Unreadable, text)
     };
-    let own = fs::symlink_metadata(path.as_path())
-        .map_err(unreadable)?
-        .file_type();
+    let own = match fs::symlink_metadata(path.as_path()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = format!("{path} was removed while its directory was scanned");
+            return Err(Skip::new(SkipReason::Unreadable, text).gone());
+        }
+        own => own.map_err(unreadable)?.file_type(),
+    };
     if own.is_dir() || own.is_block_device() {
         return Ok(own);
     }
@@ -115,4 +119,16 @@ fn file_type(path: &MountPath) -> Result<FileType, Skip> {
     } else {
         "neither a mount point nor a block device nor a link to one"
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_that_was_removed_after_it_was_listed_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap().parse::<MountPath>().unwrap();
+        assert!(file_type(&path.join("removed")).unwrap_err().gone);
+    }
 }

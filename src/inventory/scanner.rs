@@ -191,7 +191,7 @@ impl DirScanner {
                 }
                 listing
             }
-            Ok(Err(panic)) => Err(format!("listing it ended in a panic ({panic}): a bug")),
+            Ok(Err(panic)) => Err(format!("listing the directory panicked: {panic} (bug)")),
             Err(_) => {
                 self.leave_behind(dir, thread);
                 Err(silent)
@@ -259,7 +259,7 @@ impl DirScanner {
             let is_here = |it: &&MountPath| it.as_path().starts_with(dir.as_path());
             if self.stuck.borrow().iter().filter(is_here).count() >= MAX_STUCK {
                 return Err(format!(
-                    "{dir}: {MAX_STUCK} entries do not answer; {} others were not looked at",
+                    "{dir}: {MAX_STUCK} entries do not answer; {} others were not probed",
                     todo.len()
                 ));
             }
@@ -291,8 +291,7 @@ impl DirScanner {
             };
             let Some(name) = todo.next() else { break };
             let skip = if let Ok(ended) = ended {
-                let why =
-                    format!("{dir}/{name}: looking at it ended in a panic ({ended:?}): a bug");
+                let why = format!("{dir}/{name}: the probe panicked: {ended:?} (bug)");
                 Skip::new(SkipReason::Unreadable, why)
             } else {
                 self.leave_behind(dir.join(&name), thread);

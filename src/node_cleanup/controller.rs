@@ -166,7 +166,7 @@ impl Controller {
         steps.sort_unstable_by_key(|&(step, volume)| (step, &volume.hosts));
         steps.truncate(MAX_STEPS);
         if (metrics.pending_claims.get(), metrics.stale_pvs.get()) != (claims, pvs) {
-            tracing::info!(claims, pvs, "these are left of nodes that are gone");
+            tracing::info!(claims, pvs, "remaining objects of lost nodes");
         }
         metrics.pending_claims.set(claims);
         metrics.stale_pvs.set(pvs);
@@ -197,7 +197,7 @@ impl Controller {
             }
             let claim = volume.pv.claim.as_ref().map(ToString::to_string);
             let node = volume.hosts.join(", ");
-            tracing::info!(?step, pv, claim, node, "done");
+            tracing::info!(?step, pv, claim, node, "step completed");
             return;
         };
         let pause = RETRY.pause(memory.failures);
@@ -207,9 +207,9 @@ impl Controller {
             // A missing permission is reported once for all PVs.
             Some(ApiError::Forbidden { .. }) => {}
             Some(failure) if failure.is_change() => {
-                tracing::debug!(?step, pv, %error, "not done; planned again in {pause:?}");
+                tracing::debug!(?step, pv, %error, "the object has changed; the step is planned again in {pause:?}");
             }
-            _ => tracing::warn!(?step, pv, %error, "not done; tried again in {pause:?}"),
+            _ => tracing::warn!(?step, pv, %error, "step failed; retried in {pause:?}"),
         }
     }
 }

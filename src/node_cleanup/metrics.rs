@@ -30,7 +30,7 @@ metrics! {
     claim_delete_failed: Counter() = "local_volume_node_cleanup_persistentvolumeclaim_delete_failed_total",
         "Deletions of claims that failed.";
     finalizers_removed: IntCounter() = "local_volume_node_cleanup_persistentvolume_finalizer_removed_total",
-        "PersistentVolumes of nodes that are gone that our finalizer was removed from.";
+        "PersistentVolumes of lost nodes whose finalizer was removed.";
     synced: IntGauge() = "local_volume_node_cleanup_synced",
         "1 when the process has listed Nodes and PersistentVolumes.";
     pending_claims: IntGauge() = "local_volume_node_cleanup_pending_persistentvolumeclaims",

@@ -281,7 +281,7 @@ impl<'a> Planner<'a> {
             let namespace = &self.snapshot.job_source.namespace;
             let name = job_name(&pv.name);
             reason = format!(
-                "Job {shown} has not been running for {JOB_PENDING_LIMIT:?}, and nothing else cleans {}: see kubectl --namespace {namespace} describe job {name}; repair what keeps its pod from running; if the Job itself is wrong, another is made after kubectl --namespace {namespace} delete job {name}; other volumes are cleaned meanwhile",
+                "Job {shown} has not run for {JOB_PENDING_LIMIT:?}, so {} is not cleaned; fix what keeps its pod from running: kubectl --namespace {namespace} describe job {name}; if the Job is wrong, delete it",
                 order.volume.path
             );
             self.notice(pv, reasons::VOLUME_FAILED_DELETE, reason.clone());
@@ -294,7 +294,7 @@ impl<'a> Planner<'a> {
     fn job_failed(&mut self, pv: &'a PvView, shown: &str, why: &str, basis: u64) {
         let namespace = &self.snapshot.job_source.namespace;
         let error = format!(
-            "Job {shown} failed ({why}), so the volume is not clean; see its pods' logs; it is not tried again until that Job is deleted: kubectl --namespace {namespace} delete job {}",
+            "Job {shown} failed ({why}), so the volume is not clean; it is retried only after the Job is deleted; fix the cause, then run: kubectl --namespace {namespace} delete job {}",
             job_name(&pv.name)
         );
         self.notice(pv, reasons::VOLUME_FAILED_DELETE, error.clone());

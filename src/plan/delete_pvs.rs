@@ -214,7 +214,7 @@ impl<'a> Planner<'a> {
             )),
             _ if matches!(location, PvLocation::ClassGone | PvLocation::ClassInvalid) => Some((
                 reasons::VOLUME_FAILED_DELETE,
-                format!("its class {:?} is not (any longer) in the valid configuration; nothing is done", pv.class),
+                format!("its class {:?} is not in the valid configuration; nothing is done until it is configured again", pv.class),
             )),
             ReclaimPolicy::Delete if pv.phase == Phase::Failed => Some((
                 reasons::VOLUME_FAILED_DELETE,

@@ -56,7 +56,7 @@ impl<'a> Planner<'a> {
             }
         }
         for (name, fault) in &settings.faulty {
-            let message = format!("class {name:?} is switched off: {fault}");
+            let message = format!("class {name:?} is disabled: {fault}");
             self.notice(About::Pod, reasons::CLASS_INVALID, message);
             self.add_class(name, vec![fault.clone()], Vec::new());
         }

@@ -53,7 +53,7 @@ impl<'a> Planner<'a> {
         let mut patch = Patch::of(pv);
         let ours = self.settings.installation.clone();
         let text = format!(
-            "the DaemonSet of its installation {} is gone; the PV is now kept by {}",
+            "the DaemonSet of its installation {} is gone; the PV is now managed by {}",
             pv.installation.as_deref().unwrap_or_default(),
             ours.as_deref().unwrap_or("this provisioner"),
         );

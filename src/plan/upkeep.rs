@@ -126,7 +126,7 @@ impl<'a> Planner<'a> {
         if self.lacks_label(pv) {
             let hostname = Some(self.node.hostname.clone());
             patch.labels.insert(LABEL_HOSTNAME, hostname);
-            let text = "found without a hostname label, as older provisioners make PVs; the label was added";
+            let text = "an earlier provisioner created the PV without a hostname label; the label was added";
             patch.events.push((reasons::VOLUME_ADOPTED, text.into()));
         }
     }
@@ -319,7 +319,7 @@ impl<'a> Planner<'a> {
         }
         let name_only = self.settings.config.use_node_name_only;
         let name = provisioner_name(&self.node.name, &self.node.uid, name_only);
-        let mut text = format!("this Node was registered again; the PV is now kept by {name}");
+        let mut text = format!("this Node was registered again; the PV is now managed by {name}");
         if !is_same {
             text += "; an administrator consented to wipe what is at its path when it is released";
         }

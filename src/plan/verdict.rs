@@ -223,7 +223,7 @@ pub(super) fn absence(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
         PvLocation::ClassInvalid => (
             reasons::CLASS_INVALID,
             VolumeState::ClassGone,
-            format!("its class {class:?} is switched off because of its configuration; fix that and the volume will be cleaned"),
+            format!("its class {class:?} is disabled because its configuration has a fault; correct it, and the volume is cleaned"),
         ),
         PvLocation::ClassGone => (
             reasons::VOLUME_FAILED_DELETE,

@@ -81,7 +81,7 @@ impl Notices {
                 now.insert(old.clone());
                 told.insert(old);
             } else if let Some(pv) = pv_of(&old) {
-                tracing::info!(pv, reason = old.reason, "no longer the case");
+                tracing::info!(pv, reason = old.reason, "the problem is resolved");
             }
         }
         self.current = now;
@@ -223,8 +223,8 @@ mod tests {
         for message in ["broken", "broken twice"] {
             notices.report([notice("pv", message)].into(), |_| false, &reporter);
         }
-        assert!(!buffer.text().contains("no longer the case"));
+        assert!(!buffer.text().contains("the problem is resolved"));
         notices.report(BTreeSet::new(), |_| false, &reporter);
-        assert!(buffer.text().contains("no longer the case"));
+        assert!(buffer.text().contains("the problem is resolved"));
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -245,6 +245,7 @@ fn assert_known(object: &Value) {
         "Deployment" => reread::<Deployment>(object),
         "Job" => reread::<Job>(object),
         "NetworkPolicy" => reread::<NetworkPolicy>(object),
+        "Pod" => reread::<Pod>(object),
         "PodDisruptionBudget" => reread::<PodDisruptionBudget>(object),
         "Role" => reread::<Role>(object),
         "RoleBinding" => reread::<RoleBinding>(object),

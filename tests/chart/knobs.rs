@@ -110,7 +110,7 @@ fn common_labels_are_in_no_selector() {
     let helm = or_skip!(Helm::find());
     let objects = helm.render_values(&json!({
         "commonLabels": { "team": "storage" },
-        "nodeCleanup": { "enabled": true },
+        "nodeCleanup": { "enabled": true, "podLabels": { "team": "storage" } },
         "networkPolicy": { "enabled": true },
         "uninstall": { "enabled": false },
     }));
@@ -161,6 +161,25 @@ fn the_image_is_a_text_or_a_map() {
         ),
     ] {
         let objects = helm.render_values(&json!({ "image": image }));
+        assert_eq!(objects.container()["image"], *expected, "{image}");
+    }
+    for (image, expected) in [
+        (json!("lvp:dev"), "lvp:dev".into()),
+        (
+            json!({}),
+            format!("r.example.com/local-volume-provisioner:{version}"),
+        ),
+        (
+            json!(null),
+            format!("r.example.com/local-volume-provisioner:{version}"),
+        ),
+        (
+            json!({ "registry": "example.com", "repository": "disks/lvp", "tag": "dev" }),
+            "r.example.com/disks/lvp:dev".into(),
+        ),
+    ] {
+        let global = json!({ "imageRegistry": "r.example.com/" });
+        let objects = helm.render_values(&json!({ "image": image, "global": global }));
         assert_eq!(objects.container()["image"], *expected, "{image}");
     }
     helm.refusal_of(&json!({ "image": { "tags": "dev" } }));

@@ -24,5 +24,7 @@ mod promql;
 mod refusals;
 mod rights;
 mod schema;
+mod settings;
+mod status_test;
 mod uninstall;
 mod upgrade;

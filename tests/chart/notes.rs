@@ -41,7 +41,7 @@ fn notes_say_what_the_values_lack() {
     let class = "classes[0].name=a,classes[0].hostDir=/mnt/a";
     let isolated = format!("useJobForCleaning=true,nodeIsolation.enabled=true,{class}");
     let disk = format!("{class},classes[0].binding=disk");
-    let critical = "priorityClassName=system-node-critical";
+    let none = "priorityClassName=";
     let priority = "priorityClassName to system-node-critical";
     let (empty, jobs) = (
         "classes is empty",
@@ -51,13 +51,20 @@ fn notes_say_what_the_values_lack() {
         ("disks", "useJobForCleaning=false", empty, true),
         ("disks", class, empty, false),
         ("disks", class, "/mnt/a  (class a)", true),
+        ("disks", class, "provisioner status\\n", true),
+        (
+            "disks",
+            "metricsPort=90",
+            "status --listen-address=:90\\n",
+            true,
+        ),
         ("kube-system", "useJobForCleaning=true", jobs, true),
         ("kube-system", class, jobs, false),
         ("kube-system", &isolated, jobs, false),
         ("disks", "useJobForCleaning=true", jobs, false),
-        ("disks", class, priority, false),
-        ("disks", &disk, priority, true),
-        ("disks", &format!("{disk},{critical}"), priority, false),
+        ("disks", &format!("{class},{none}"), priority, false),
+        ("disks", &disk, priority, false),
+        ("disks", &format!("{disk},{none}"), priority, true),
     ] {
         let notes = notes(&helm, namespace, sets);
         assert_eq!(

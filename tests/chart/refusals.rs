@@ -181,6 +181,64 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Texts that do not have their format.
+const MALFORMED: &[(&str, &[&str])] = &[
+    (
+        "classes: [{name: a, hostDir: mnt}]",
+        &["hostDir of class \"a\": \"mnt\"", "begin it with /"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, mountDir: b}]",
+        &["mountDir of class \"a\": \"b\""],
+    ),
+    (
+        "classes: [{name: A_b, hostDir: /a}]",
+        &["name: \"A_b\"", "lower-case letters"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, cleanupTimeout: 2d}]",
+        &["cleanupTimeout of class \"a\": \"2d\"", "6h"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, cleanupTimeout: 0h0.0s}]",
+        &["\"0h0.0s\" is no duration above 0"],
+    ),
+    ("kubeletDir: var", &["kubeletDir: \"var\""]),
+    ("minResyncPeriod: soon", &["minResyncPeriod: \"soon\""]),
+    (
+        "image: {repository: a, digest: 'sha256:0'}",
+        &["image.digest: \"sha256:0\"", "64 hexadecimal"],
+    ),
+    (
+        "prometheusRule: {interval: 1.5m}",
+        &["prometheusRule.interval: \"1.5m\"", "2m"],
+    ),
+    (
+        "uninstall: {timeout: 5m}",
+        &["uninstall.timeout: \"5m\"", "90s"],
+    ),
+    (
+        "uninstall: {timeout: 121s}",
+        &["uninstall.timeout: \"121s\""],
+    ),
+    (
+        "nodeCleanup: {pvcDeletionDelay: soon}",
+        &["nodeCleanup.pvcDeletionDelay: \"soon\""],
+    ),
+    (
+        "nodeCleanup: {stalePvDiscoveryInterval: 0s}",
+        &["nodeCleanup.stalePvDiscoveryInterval: \"0s\""],
+    ),
+    (
+        "nodeCleanup: {storageClassNames: [A]}",
+        &["nodeCleanup.storageClassNames: \"A\""],
+    ),
+    (
+        "nodeCleanup: {csiDrivers: ['a,b']}",
+        &["nodeCleanup.csiDrivers: \"a,b\""],
+    ),
+];
+
 /// What is next to a refused value.
 const ACCEPTED: &[&str] = &[
     "image: registry.example.com/local-volume-provisioner:0.1.0",
@@ -196,6 +254,10 @@ const ACCEPTED: &[&str] = &[
     "classes: [{name: a, hostDir: /a, binding: path}]\nnodeIsolation: {enabled: true}",
     "updateStrategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
     "updateStrategy: {type: OnDelete}",
+    "classes: [{name: a.b-1, hostDir: /a, mountDir: null, cleanupTimeout: 1h0.5m}]",
+    "classes: [{name: a, hostDir: /a, cleanupTimeout: ''}]\nminResyncPeriod: ''\nimage: {repository: a, digest: ''}",
+    "uninstall: {timeout: 120s}\nprometheusRule: {interval: 1m30s}",
+    "nodeCleanup: {pvcDeletionDelay: 0s, csiDrivers: ['x=annotation:a|affinity:b']}",
     "tolerations: [{key: a, operator: Equal}, {operator: Exists}, {key: b}]",
 ];
 
@@ -206,7 +268,7 @@ fn values(text: &str) -> Value {
 #[test]
 fn value_is_refused_with_key_value_and_remedy() {
     let helm = or_skip!(Helm::find());
-    for (text, parts) in REFUSED {
+    for (text, parts) in REFUSED.iter().chain(MALFORMED) {
         let said = helm.refusal_of(&values(text));
         for part in *parts {
             assert!(said.contains(part), "{text}: no {part:?} in {said}");

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::helm::{Helm, chart_dir};
+use crate::helm::{Helm, chart_dir, values_file};
 
 fn read(name: &str) -> String {
     fs::read_to_string(chart_dir().join(name)).unwrap()
@@ -91,7 +91,9 @@ fn every_key_is_described() {
 fn maps_are_closed() {
     fn look(path: &str, node: &Value) {
         if let Some(map) = node.as_object() {
-            if map.contains_key("properties") && !path.ends_with("/properties") {
+            // `global` also has the keys of other charts.
+            let is_free = path.ends_with("/properties") || path == "/properties/global";
+            if map.contains_key("properties") && !is_free {
                 assert_eq!(
                     map.get("additionalProperties"),
                     Some(&Value::Bool(false)),
@@ -125,6 +127,7 @@ fn a_misspelt_key_is_refused_by_name() {
         "nodeIsolation.enable=1",
         "networkPolicy.metricsForm=1",
         "uninstall.enable=1",
+        "test.enable=1",
         "prometheusRule.rules=1",
         "dashboard.enable=1",
         "nodeCleanup.replica=1",
@@ -160,51 +163,54 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
         class[key] = value.into();
         class
     };
-    // The Job ends after five minutes.
-    for timeout in ["5m", "121s"] {
-        let said = helm.refusal_of(&json!({
-            "privileged": "maybe",
-            "useJobForCleaning": "maybe",
-            "maxConcurrentCleanups": 0,
-            "minResyncPeriod": 5,
-            "imagePullPolicy": "Sometimes",
-            "uninstall": { "timeout": timeout },
-            "nodeCleanup": {
-                "pvcDeletionDelay": "soon",
-                "stalePvDiscoveryInterval": "0s",
-                "requestsPerSecond": 0,
-            },
-            "classes": [
-                class("hostDir", "mnt"),
-                class("volumeMode", "block"),
-                class("name", "A_b"),
-                class("cleanMethod", "erase"),
-                class("cleanupTimeout", "2d"),
-                class("cleanupTimeout", "0h0.0s"),
-                class("binding", "Disk"),
-            ],
-        }));
-        for place in [
-            "/privileged",
-            "/useJobForCleaning",
-            "/maxConcurrentCleanups",
-            "/minResyncPeriod",
-            "/imagePullPolicy",
-            "/uninstall/timeout",
-            "/nodeCleanup/pvcDeletionDelay",
-            "/nodeCleanup/stalePvDiscoveryInterval",
-            "/nodeCleanup/requestsPerSecond",
-            "/classes/0/hostDir",
-            "/classes/1/volumeMode",
-            "/classes/2/name",
-            "/classes/3/cleanMethod",
-            "/classes/4/cleanupTimeout",
-            "/classes/5/cleanupTimeout",
-            "/classes/6/binding",
-        ] {
-            assert!(said.contains(&format!("'{place}'")), "{place}: {said}");
-        }
+    let said = helm.refusal_of(&json!({
+        "privileged": "maybe",
+        "useJobForCleaning": "maybe",
+        "maxConcurrentCleanups": 0,
+        "minResyncPeriod": 5,
+        "imagePullPolicy": "Sometimes",
+        "metricsPort": 0,
+        "dnsPolicy": "none",
+        "minReadySeconds": -1,
+        "uninstall": { "ttlSecondsAfterFinished": 0 },
+        "global": { "imageRegistry": 1 },
+        "nodeCleanup": { "requestsPerSecond": 0 },
+        "classes": [
+            class("hostDir", ""),
+            class("volumeMode", "block"),
+            class("name", ""),
+            class("cleanMethod", "erase"),
+            class("binding", "Disk"),
+        ],
+    }));
+    for place in [
+        "/privileged",
+        "/useJobForCleaning",
+        "/maxConcurrentCleanups",
+        "/minResyncPeriod",
+        "/imagePullPolicy",
+        "/metricsPort",
+        "/dnsPolicy",
+        "/minReadySeconds",
+        "/uninstall/ttlSecondsAfterFinished",
+        "/global/imageRegistry",
+        "/nodeCleanup/requestsPerSecond",
+        "/classes/0/hostDir",
+        "/classes/1/volumeMode",
+        "/classes/2/name",
+        "/classes/3/cleanMethod",
+        "/classes/4/binding",
+    ] {
+        assert!(said.contains(&format!("'{place}'")), "{place}: {said}");
     }
+}
+
+/// The error would be the expression: `_formats.tpl` has a sentence instead.
+#[test]
+fn schema_has_no_regular_expression() {
+    let schema = read("values.schema.json");
+    assert!(!schema.contains("\"pattern\""));
+    assert!(!schema.contains("\"patternProperties\""));
 }
 
 /// A chart that has this one as a dependency passes `global` on, whatever is in it, and often has
@@ -243,11 +249,61 @@ fn the_readme_has_all_values() {
     }
 }
 
+/// The headings of `values.yaml`, each with the keys at the top level below it.
+fn sections(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut sections = vec![("Names", Vec::new())];
+    for line in text.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            sections.push((heading, Vec::new()));
+        } else if line.starts_with(|first: char| first.is_ascii_lowercase()) {
+            let (key, _) = line.split_once(':').unwrap();
+            sections.last_mut().unwrap().1.push(key);
+        }
+    }
+    sections
+}
+
+/// One table for each section of `values.yaml`, in its order. The last one also has the keys without a default.
 fn table() -> String {
     let schema = schema();
-    let defaults = values(&read("values.yaml"));
+    let text = read("values.yaml");
+    let defaults = values(&text);
+    let keys = all_keys(&schema);
+    let mut sections = sections(&text);
+    let go_chart = fs::read_to_string(values_file("everything.yaml")).unwrap();
+    let go_chart = values(&go_chart);
+    let has_default = |key: &str| defaults.get(key).is_some();
+    let top = schema["properties"].as_object().unwrap().keys();
+    let without = top.map(String::as_str).filter(|key| !has_default(key));
+    sections.last_mut().unwrap().1.extend(without);
+    let mut tables = String::new();
+    for (heading, names) in sections {
+        writeln!(tables, "\n### {heading}\n").unwrap();
+        let mut section = Vec::new();
+        for name in names {
+            let inner = [".", "[]"].map(|mark| format!("{name}{mark}"));
+            let belongs = |path: &str| path == name || inner.iter().any(|it| path.starts_with(it));
+            section.extend(keys.iter().filter(|key| belongs(&key.path)));
+        }
+        tables += &rows(&defaults, &go_chart, &section);
+    }
+    tables + "\n"
+}
+
+/// Whether values have a key of the schema, in any element of its lists.
+fn has_key(values: &Value, path: &str) -> bool {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    match values.get(first.trim_end_matches("[]")) {
+        None => false,
+        Some(_) if rest.is_empty() => true,
+        Some(Value::Array(items)) => items.iter().any(|item| has_key(item, rest)),
+        Some(value) => has_key(value, rest),
+    }
+}
+
+fn rows(defaults: &Value, go_chart: &Value, keys: &[&Key<'_>]) -> String {
     let mut table = String::from("| key | default | |\n|---|---|---|\n");
-    for key in all_keys(&schema) {
+    for key in keys {
         let depth = key.path.matches(['.', '[']).count();
         let inner = [
             "tolerations[",
@@ -268,7 +324,13 @@ fn table() -> String {
             None => String::new(),
         };
         let description = key.description.replace('|', "\\|");
-        writeln!(table, "| `{}` | {default} | {description} |", key.path).unwrap();
+        let mark = if has_key(go_chart, &key.path) {
+            " \\*"
+        } else {
+            ""
+        };
+        let path = &key.path;
+        writeln!(table, "| `{path}`{mark} | {default} | {description} |").unwrap();
     }
     table
 }

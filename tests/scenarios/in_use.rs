@@ -38,7 +38,7 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
     volume.is_kept("Released", "the pod keeps its data");
     assert_eq!(volume.stage.events("VolumeInUse").len(), 1, "reported once");
     let log = volume.provisioner.log();
-    assert!(!log.contains("no longer the case"), "{log}");
+    assert!(!log.contains("the problem is resolved"), "{log}");
     volume.stage.delete_pod("pod", false);
     volume.is_cleaned();
 }

@@ -142,7 +142,9 @@ fn the_log_reports_the_progress_of_a_long_cleanup() {
         .stage
         .within(Duration::from_secs(40), "it is spoken of", || {
             let log = volume.provisioner.log();
-            let line = log.lines().find(|line| line.contains("cleaning goes on: "));
+            let line = log
+                .lines()
+                .find(|line| line.contains("cleaning in progress: "));
             line.map(str::to_owned)
         });
     for words in [

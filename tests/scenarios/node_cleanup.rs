@@ -247,7 +247,7 @@ fn a_claim_is_deleted_when_its_node_was_gone_for_the_delay() {
     stage.eventually("the log says that all is done", || {
         cleanup
             .log()
-            .contains("these are left of nodes that are gone claims=0 pvs=0")
+            .contains("remaining objects of lost nodes claims=0 pvs=0")
     });
     assert_eq!(stage.claim_phase("safe"), "Bound", "its node is there");
     assert_eq!(timers(&cleanup, &safe), 0);

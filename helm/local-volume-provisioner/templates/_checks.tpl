@@ -13,6 +13,7 @@
 {{- if kindIs "invalid" .Values.classes -}}
 {{- fail "classes: null is no list of classes; write classes: [] for none, or remove the key" -}}
 {{- end -}}
+{{- include "local-volume-provisioner.formats" . -}}
 {{- $kubeletDir := include "local-volume-provisioner.kubeletDir" . -}}
 {{- $unprivileged := include "local-volume-provisioner.isUnprivileged" . -}}
 {{- $hostDirs := dict -}}

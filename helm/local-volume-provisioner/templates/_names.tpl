@@ -57,14 +57,19 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- (.Values.serviceAccount | default dict).name | default (ternary (include "local-volume-provisioner.fullname" .) "default" $made) -}}
 {{- end -}}
 
-{{/* The image. There is no default while none is published. */}}
+{{/*
+The image. There is no default while none is published. A text names all of it, so global.imageRegistry changes a map only, as
+an absent image is with it.
+*/}}
 {{- define "local-volume-provisioner.image" -}}
-{{- $image := .Values.image | default "" -}}
+{{- $registry := (.Values.global | default dict).imageRegistry | default "" -}}
+{{- $image := .Values.image | default (ternary dict "" (ne $registry "")) -}}
 {{- if kindIs "map" $image -}}
 {{- $version := printf ":%s" ($image.tag | default .Chart.AppVersion) -}}
 {{- with $image.digest -}}{{- $version = printf "@%s" . -}}{{- end -}}
-{{- $path := list ($image.registry | default "" | trimSuffix "/") ($image.repository | default "local-volume-provisioner") | compact -}}
-{{- $image = or $image.registry $image.repository | empty | ternary "" (printf "%s%s" (join "/" $path) $version) -}}
+{{- $registry = $registry | default $image.registry | default "" | trimSuffix "/" -}}
+{{- $path := list $registry ($image.repository | default "local-volume-provisioner") | compact -}}
+{{- $image = or $registry $image.repository | empty | ternary "" (printf "%s%s" (join "/" $path) $version) -}}
 {{- else -}}
 {{- $image = tpl $image . | trim -}}
 {{- end -}}

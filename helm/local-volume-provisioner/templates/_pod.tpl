@@ -45,6 +45,29 @@ seLinuxOptions:
   type: spc_t
 {{- end -}}
 
+{{/* The security context of containers that only send requests to the API server. */}}
+{{- define "local-volume-provisioner.restricted" -}}
+runAsNonRoot: true
+runAsUser: 65532
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* The port of metrics, probes and status. */}}
+{{- define "local-volume-provisioner.metricsPort" -}}
+{{- .Values.metricsPort | default 8080 | int -}}
+{{- end -}}
+
+{{/* The argument for that port, unless it is the program's default. */}}
+{{- define "local-volume-provisioner.listenAddress" -}}
+{{- $port := include "local-volume-provisioner.metricsPort" . -}}
+{{- if ne $port "8080" -}}--listen-address=:{{ $port }}{{- end -}}
+{{- end -}}
+
 {{/* A probe (list: given, default). What has a handler of its own is taken as it is. */}}
 {{- define "local-volume-provisioner.probe" -}}
 {{- $given := deepCopy (index . 0 | default dict) -}}

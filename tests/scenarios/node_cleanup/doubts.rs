@@ -94,7 +94,7 @@ fn an_error_about_a_node_does_not_count_as_its_absence() {
     let failed = metric(&mut cleanup, "persistentvolumeclaim_delete_failed_total");
     assert_eq!(failed, Some(0), "it was not even tried");
     stage.eventually("it says when it tries again", || {
-        cleanup.log().contains("tried again in 2s")
+        cleanup.log().contains("step failed; retried in 2s")
     });
 }
 

@@ -172,7 +172,7 @@ fn many_nodes_with_many_volumes_are_lost_at_once() {
     );
     let reports = cleanup
         .log()
-        .matches("these are left of nodes that are gone")
+        .matches("remaining objects of lost nodes")
         .count();
     assert!(reports >= 3, "progress is reported: {reports}");
 }

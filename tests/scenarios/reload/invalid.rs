@@ -56,7 +56,7 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
     // Back to exactly what is in force.
     publish("..2026_3", &good, "false");
     reloaded(&stage, &mut provisioner, true);
-    stage.event("ConfigReloaded", "good again");
+    stage.event("ConfigReloaded", "valid again");
     stage.eventually("nothing is degraded", || degraded(&mut provisioner) == "[]");
 
     // On from a bad one to another good one.
