@@ -305,6 +305,7 @@ fn all_values(name: &str, classes: Value, values: Value) -> Value {
         "fullnameOverride": name,
         "image": IMAGE,
         "imagePullPolicy": "Never",
+        "minReadySeconds": 0,
     });
     merge(&mut all, values);
     all["classes"] = classes;
