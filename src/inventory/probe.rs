@@ -18,7 +18,8 @@ use crate::wipe::progress::Progress;
 use super::{Candidate, Contents, Opened, Skip};
 
 /// Probes one entry. Its contents are read only if it is not taken: a volume with a PV may be in use. Opens only
-/// directories and block devices: opening a FIFO would block, and opening a tape would rewind it.
+/// directories and block devices: opening a FIFO would block, and opening a tape would rewind it. `None`: it was removed
+/// since it was listed.
 ///
 /// # Errors
 /// Why it is not a volume.
@@ -27,9 +28,12 @@ pub(super) fn probe(
     entry: &str,
     machine: &Machine,
     taken: Option<&BTreeSet<HostPath>>,
-) -> Result<Candidate, Skip> {
+) -> Result<Option<Candidate>, Skip> {
     let path = &class.mount_dir.join(entry);
-    let volume = open(class, path, machine)?;
+    let volume = match open(class, path, machine) {
+        Err(_) if is_removed(path) => return Ok(None),
+        opened => opened?,
+    };
     let unreadable = |error| Skip::new(SkipReason::Unreadable, format!("{path}: {error}"));
     let mut candidate = volume
         .candidate(path, &class.name, machine)
@@ -59,7 +63,13 @@ pub(super) fn probe(
             Opened::Filesystem(_) => volume.contents().is_ok_and(|it| it == Contents::Empty),
         };
     }
-    Ok(candidate)
+    Ok(Some(candidate))
+}
+
+/// Whether an entry was removed after it was listed.
+fn is_removed(path: &MountPath) -> bool {
+    let found = fs::symlink_metadata(path.as_path());
+    found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn open(class: &Class, path: &MountPath, machine: &Machine) -> Result<Opened, Skip> {
@@ -92,13 +102,9 @@ fn file_type(path: &MountPath) -> Result<FileType, Skip> {
         let text = format!("{path} cannot be looked at: {error}");
         Skip::new(SkipReason::Unreadable, text)
     };
-    let own = match fs::symlink_metadata(path.as_path()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = format!("{path} was removed while its directory was scanned");
-            return Err(Skip::new(SkipReason::Unreadable, text).gone());
-        }
-        own => own.map_err(unreadable)?.file_type(),
-    };
+    let own = fs::symlink_metadata(path.as_path())
+        .map_err(unreadable)?
+        .file_type();
     if own.is_dir() || own.is_block_device() {
         return Ok(own);
     }
@@ -126,9 +132,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_that_was_removed_after_it_was_listed_is_gone() {
+    fn only_an_entry_that_is_not_there_was_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap().parse::<MountPath>().unwrap();
-        assert!(file_type(&path.join("removed")).unwrap_err().gone);
+        assert!(is_removed(&path.join("removed")));
+        std::os::unix::fs::symlink("nowhere", dir.path().join("link")).unwrap();
+        assert!(!is_removed(&path.join("link")), "a link to nothing");
     }
 }

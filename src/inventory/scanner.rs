@@ -279,10 +279,11 @@ impl DirScanner {
                 let ended = tokio::time::timeout(timeout, &mut thread).await;
                 let before = todo.len();
                 let probed = found.try_iter().zip(todo.by_ref());
-                entries.extend(probed.map(|(found, name)| {
+                entries.extend(probed.filter_map(|(found, name)| {
                     let volume = |it| Volume::new(&self.class, &name, it);
+                    let found = found.transpose()?;
                     let found = found.map(|it| Finding::Volume(Arc::new(volume(it))));
-                    (name, found.unwrap_or_else(Finding::Skipped))
+                    Some((name, found.unwrap_or_else(Finding::Skipped)))
                 }));
                 // A thread that makes progress is not stuck.
                 if ended.is_ok() || todo.len() == before {
