@@ -12,23 +12,23 @@ impl Actor {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);
         let (pv, name) = (job.pv.as_deref().unwrap_or_default(), &job.name);
         let pv_uid = job.pv_uid.clone().unwrap_or_default();
-        let (done, why) = match write {
-            JobWrite::Disown => (cluster.disown_job(namespace, job).await, "it runs"),
+        let (done, what, why) = match write {
+            JobWrite::Disown => {
+                let done = cluster.disown_job(namespace, job).await;
+                (done, "removed the owner of", "it runs")
+            }
             JobWrite::Collect => {
                 let found = cluster.pv(pv).await?;
                 if found.is_some_and(|found| found.uid == pv_uid) {
                     return Ok(());
                 }
-                (self.delete_job(job).await, "its PV is gone")
+                (self.delete_job(job).await, "deleted", "its PV is gone")
             }
-            JobWrite::Delete(why) | JobWrite::Cancel(why) => (self.delete_job(job).await, &**why),
+            JobWrite::Delete(why) | JobWrite::Cancel(why) => {
+                (self.delete_job(job).await, "deleted", &**why)
+            }
         };
         done?;
-        let what = if matches!(write, JobWrite::Disown) {
-            "removed the owner of"
-        } else {
-            "deleted"
-        };
         tracing::info!(pv, job = name, "{what} the cleaning Job: {why}");
         let reporter = &self.context.reporter;
         match write {

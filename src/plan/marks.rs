@@ -163,10 +163,10 @@ impl<'a> Planner<'a> {
 
     /// Whether a volume may have a PV or the data of a tenant.
     fn has_past(&self, volume: &Volume) -> bool {
-        let mark = &volume.candidate.mark.on_disk;
-        volume.candidate.mark.has_past()
-            || holds_leftovers(&volume.class, mark)
-            || !self.is_marked(&volume.candidate)
+        let candidate = &volume.candidate;
+        candidate.mark.has_past()
+            || holds_leftovers(&volume.class, &candidate.mark.on_disk)
+            || !self.is_marked(candidate)
     }
 
     /// Whether a device without a name was used.

@@ -1,7 +1,7 @@
 //! All marks in the state directory. They are read again only after one was replaced, which changes the directory's time.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io::ErrorKind::NotFound;
 use std::io::{self, Read};
 use std::path::Path;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use super::MarkState;
 use super::codec::Record;
-use super::{Mark, MarkState};
 use crate::host::through_proc;
 
 /// How the names of marks end.
@@ -72,15 +72,22 @@ impl Listing {
 
 fn read_all(dir: &Path) -> io::Result<Files> {
     let mut files = Files::new();
-    for entry in fs::read_dir(dir)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(SUFFIX)
-            && let Some(record) = read_file(&dir.join(&name))?
-        {
+    for name in names(dir)? {
+        if let Some(record) = read_file(&dir.join(&name))? {
             files.insert(name, record);
         }
     }
     Ok(files)
+}
+
+fn names(dir: &Path) -> io::Result<Vec<String>> {
+    let name = |entry: io::Result<DirEntry>| {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        Ok(name.ends_with(SUFFIX).then_some(name))
+    };
+    fs::read_dir(dir)?
+        .filter_map(|entry| name(entry).transpose())
+        .collect()
 }
 
 /// One file. `None`: there is none, since another process may have removed it.
@@ -96,17 +103,17 @@ pub(super) fn read_file(path: &Path) -> io::Result<Option<Record>> {
 /// Removes the marks of disks that were wiped, and have not been seen for a long time. Without a mark, such a disk is
 /// offered as well. The directory is locked.
 pub(super) fn prune(dir: &Path) -> io::Result<()> {
-    let mut files = read_all(dir)?;
-    files.retain(|_, record| record.content.as_ref().is_some_and(|it| is_clean(&it.mark)));
-    for path in files.keys().map(|name| dir.join(name)) {
+    for path in names(dir)?.into_iter().map(|name| dir.join(name)) {
         let age = fs::metadata(&path)?.modified()?.elapsed();
-        if age.is_ok_and(|age| age >= UNCHANGED) {
+        // Most are not read.
+        if age.is_ok_and(|age| age >= UNCHANGED) && read_file(&path)?.is_some_and(is_clean) {
             fs::remove_file(path)?;
         }
     }
     Ok(())
 }
 
-fn is_clean(mark: &Mark) -> bool {
-    mark.state == MarkState::Free && mark.data_left == Some(false)
+fn is_clean(record: Record) -> bool {
+    let mark = record.content.map(|it| it.mark);
+    mark.is_some_and(|it| it.state == MarkState::Free && it.data_left == Some(false))
 }
