@@ -110,7 +110,8 @@ pub enum Command {
     /// Shows what this node would offer, and why it would skip the rest. Changes nothing.
     #[command(
         after_help = "Exit code: 0 success, 1 when a class has a fault or its directory cannot be read, 2 on a usage error.\n\n\
-            Example, as in the pod:\n  $ kubectl exec POD -- /local-volume-provisioner discover"
+            Examples:\n  $ kubectl exec POD -- /local-volume-provisioner discover\n  \
+            $ local-volume-provisioner discover --config ./config"
     )]
     Discover {
         /// Format of the output.

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
-use super::run::{UsageError, load};
+use super::run::load;
 use super::status::show;
 use super::table::structured;
 use crate::args::{Args, Environment, OutputFormat};
@@ -27,15 +28,17 @@ const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Scans, plans as if no PV existed, and writes the result.
 ///
 /// # Errors
-/// [`UsageError`] if the node's name or the configuration is missing; another error if the output cannot be
-/// written.
+/// A usage error if the configuration is missing; another error if the output cannot be written.
 pub async fn command(
     output: OutputFormat,
     args: &Args,
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
-    let name = environment.require_node_name().map_err(UsageError)?;
+    let name = match &environment.node_name {
+        Some(name) => name.clone(),
+        None => own_name()?,
+    };
     let labels = BTreeMap::from([(LABEL_HOSTNAME.to_owned(), name.clone())]);
     let node = NodeView {
         uid: "offline".into(),
@@ -55,6 +58,16 @@ pub async fn command(
     writeln!(out, "{}", text.trim())?;
     let has_fault = plan.classes.iter().any(|class| !class.faults.is_empty());
     Ok(ExitCode::from(u8::from(has_fault)))
+}
+
+/// What the kubelet calls the Node of this machine, if it is told nothing else: its hostname, in lower case.
+fn own_name() -> anyhow::Result<String> {
+    let name = nix::unistd::gethostname().context("reading the hostname")?;
+    let name = name.to_string_lossy().trim().to_lowercase();
+    tracing::warn!(
+        "MY_NODE_NAME is not set: {name:?}, the hostname, is taken as the name of this Node. Names of PVs depend on it"
+    );
+    Ok(name)
 }
 
 /// Plans once for a node with these PVs and cleaning Jobs. Every StorageClass is assumed to exist with the defaults

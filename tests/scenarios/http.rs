@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use control_plane::faults::Answer;
 use control_plane::requests::Verb;
@@ -174,7 +174,10 @@ fn ready_says_why_not_and_then_200() {
 }
 
 fn discover(stage: &Stage, format: &str) -> String {
-    let mut command = stage.command();
+    discover_with(stage.command(), stage, format)
+}
+
+fn discover_with(mut command: Command, stage: &Stage, format: &str) -> String {
     // Offline: there is no cluster that it could ask.
     command
         .env_remove("KUBECONFIG")
@@ -239,6 +242,15 @@ fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
     assert!(
         table.contains("is not a valid mount point") && table.contains("Blok"),
         "{table}"
+    );
+
+    let mut nameless = stage.command();
+    nameless.env_remove("MY_NODE_NAME");
+    let own: Value = serde_json::from_str(&discover_with(nameless, &stage, "json")).unwrap();
+    let own_name = nix::unistd::gethostname().unwrap();
+    assert_eq!(
+        own["items"][0]["metadata"]["labels"]["kubernetes.io/hostname"],
+        json!(own_name.to_str().unwrap().to_lowercase())
     );
 
     // What it says is what happens.
