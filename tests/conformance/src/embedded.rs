@@ -33,7 +33,7 @@ pub fn directory() -> &'static Path {
 }
 
 pub fn record() -> PathBuf {
-    directory().join("real-1.36")
+    directory().join("real")
 }
 
 /// Starts one, runs the scenarios on it, and ends it. Scenarios that need a cluster for themselves
