@@ -1,8 +1,6 @@
-"""Draws the chart's Grafana dashboard as an SVG, from the answers of a Prometheus server.
+"""Draws the chart's Grafana dashboard as an SVG: dashboard.py DASHBOARD.json PROMETHEUS_URL START END >PICTURE.svg
 
-    dashboard.py DASHBOARD.json PROMETHEUS_URL START END >PICTURE.svg
-
-START and END are seconds since the epoch. Places, units, legends and dark colors are Grafana's, for what the dashboard uses.
+START and END are seconds since the epoch. Places, units, legends and dark colors are Grafana's.
 """
 import json
 import math

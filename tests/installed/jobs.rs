@@ -62,7 +62,7 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
     let formatted = disks.device("formatted", "disk", 64 * MIB);
     let mounted = disks.filesystem("mounted", "disk", "ext4", 32 * MIB);
     let shred =
-        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "12"] });
+        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "40"] });
     let classes = json!([
         class("raw", &disks.class("raw"), shred),
         class(
@@ -78,12 +78,17 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
     // A raw device. The provisioner is gone for a while in the middle of it.
     let pv = cluster.available("raw", 1).remove(0);
     use_volume(&cluster, "raw", "Block", &raw);
-    let job = cluster.eventually("the Job's pod runs", || {
-        job_of(&cluster, &pv).filter(|job| job["status"]["ready"] == 1)
+    // By the pod: the Job's status follows it by a second or more.
+    let job = format!("cleanup-{}", name(&pv));
+    let pod = cluster.eventually("the Job's pod runs", || {
+        let mut pods = cluster.list("pods", Some(SYSTEM)).into_iter();
+        pods.find(|pod| {
+            pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] == *job
+                && pod["status"]["phase"] == "Running"
+        })
     });
-    let pod = &job["spec"]["template"]["spec"];
     assert_eq!(
-        pod["nodeSelector"],
+        pod["spec"]["nodeSelector"],
         json!({ "kubernetes.io/hostname": crate::cluster::NODE })
     );
     let provisioner = release.pod();

@@ -74,7 +74,7 @@ an absent image is with it.
 {{- $image = tpl $image . | trim -}}
 {{- end -}}
 {{- if not $image -}}
-{{- fail (printf "image: none is set, and none is published yet; build it (docs/image.md), and set it: image: local-volume-provisioner:%s" .Chart.AppVersion) -}}
+{{- fail (printf "image: none is set, and no registry has it yet; load that of a release or build it (docs/image.md), and set it: image: local-volume-provisioner:%s" .Chart.AppVersion) -}}
 {{- end -}}
 {{- if regexMatch "(^|/)(sig-storage|external_storage)/local-volume-provisioner(-[a-z0-9_]+)?([:@]|$)" $image -}}
 {{- fail (printf "image: %s is the Go provisioner's; set this program's: image: local-volume-provisioner:%s" $image .Chart.AppVersion) -}}
