@@ -62,7 +62,7 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
     let formatted = disks.device("formatted", "disk", 64 * MIB);
     let mounted = disks.filesystem("mounted", "disk", "ext4", 32 * MIB);
     let shred =
-        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "40"] });
+        json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "20"] });
     let classes = json!([
         class("raw", &disks.class("raw"), shred),
         class(

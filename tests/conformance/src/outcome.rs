@@ -166,26 +166,24 @@ fn claim(object: &Value) -> Map<String, Value> {
         ("class", spec["storageClassName"].clone()),
         ("capacity", status["capacity"]["storage"].clone()),
         ("modes", status["accessModes"].clone()),
-        ("conditions", conditions(status)),
+        // Whether pods use a claim is said some time later, and no more once the claim is deleted.
+        ("conditions", conditions(status, |kind| kind != "Unused")),
     ])
 }
 
 /// The phase is left out: it is the kubelet's, and there may be none.
 fn pod(object: &Value) -> Map<String, Value> {
-    let scheduled = object["status"]["conditions"].as_array();
-    let scheduled = scheduled
-        .into_iter()
-        .flatten()
-        .filter(|condition| condition["type"] == "PodScheduled");
-    let scheduled: Vec<Value> = scheduled.cloned().collect();
+    let scheduled = |kind: &str| kind == "PodScheduled";
     fields([
         ("node", object["spec"]["nodeName"].clone()),
-        ("conditions", conditions(&json!({"conditions": scheduled}))),
+        ("conditions", conditions(&object["status"], scheduled)),
     ])
 }
 
-fn conditions(status: &Value) -> Value {
+/// Those of the types that count.
+fn conditions(status: &Value, counts: impl Fn(&str) -> bool) -> Value {
     let conditions = status["conditions"].as_array().into_iter().flatten();
+    let conditions = conditions.filter(|c| counts(c["type"].as_str().unwrap_or_default()));
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let occurred: BTreeSet<String> = conditions
         .map(|c| {

@@ -60,7 +60,7 @@
 //!
 //! What is served, and what is not, docs/develop/control-plane.md says. Where it is not what
 //! kube-controller-manager and kube-scheduler do with volumes, it is wrong: scenarios are compared with a
-//! real Kubernetes 1.36.
+//! real Kubernetes 1.37.
 
 #![allow(
     clippy::missing_errors_doc,
@@ -131,7 +131,7 @@ pub use crate::{
 };
 
 /// The minor version of Kubernetes 1 whose behaviour this follows.
-const MINOR_VERSION: &str = "36";
+const MINOR_VERSION: &str = "37";
 
 /// What it calls itself where clients look for a version of Kubernetes.
 fn version() -> String {

@@ -54,7 +54,7 @@ $ kubectl get ns
 $ kubectl api-resources
   persistentvolumes | pv
 $ kubectl version
-  Server Version: v1.36
+  Server Version: v1.37
 $ kubectl apply -f objects.yaml
   disk created | data created | tenant created
 $ kubectl wait --for=jsonpath={.status.phase}=Bound pvc/data --timeout=30s

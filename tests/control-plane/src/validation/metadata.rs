@@ -121,11 +121,11 @@ pub(crate) fn metadata(r: &'static Resource, object: &Value, causes: &mut Vec<Ca
 }
 
 fn owners(owners: &Value, causes: &mut Vec<Cause>) {
-    for owner in owners.as_array().into_iter().flatten() {
+    for (i, owner) in owners.as_array().into_iter().flatten().enumerate() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
-                let path = format!("metadata.ownerReferences.{field}");
-                causes.push(Cause::invalid(path, &owner[field], "must not be empty"));
+                let path = format!("metadata.ownerReferences[{i}].{field}");
+                causes.push(Cause::required(path, "must not be empty"));
             }
         }
     }

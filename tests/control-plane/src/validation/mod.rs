@@ -107,7 +107,8 @@ pub(crate) fn update(r: &'static Resource, old: &Value, new: &Value, causes: &mu
             "volumeBindingMode",
         ] {
             if old[field] != new[field] {
-                causes.push(Cause::immutable(field, &new[field]));
+                // It does not say the value.
+                causes.push(Cause::immutable(field, &Value::Null));
             }
         }
     } else if r == &resource::EVENTS {
