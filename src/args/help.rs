@@ -13,7 +13,8 @@ Long flags may have one dash, as in Go (-listen-address=:9090). The logging flag
 (--logtostderr, --vmodule and so on) are ignored.
 
 Environment:
-  MY_NODE_NAME         the name of this node's Node object; required to run (discover takes the hostname)
+  MY_NODE_NAME         the name of this node's Node object; required to run. Without it,
+                       discover uses the hostname
   MY_NAMESPACE         the pod's namespace [default: default]
   MY_DAEMONSET         the pod's DaemonSet, whose PersistentVolumes this provisioner manages
   JOB_CONTAINER_IMAGE  the image of cleaning Jobs (JOB_IMAGE_PULL_SECRETS: the Secrets to pull it)

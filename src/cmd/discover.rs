@@ -60,12 +60,12 @@ pub async fn command(
     Ok(ExitCode::from(u8::from(has_fault)))
 }
 
-/// What the kubelet calls the Node of this machine, if it is told nothing else: its hostname, in lower case.
+/// The hostname in lower case, which is the kubelet's default name of the Node.
 fn own_name() -> anyhow::Result<String> {
     let name = nix::unistd::gethostname().context("reading the hostname")?;
     let name = name.to_string_lossy().trim().to_lowercase();
     tracing::warn!(
-        "MY_NODE_NAME is not set: {name:?}, the hostname, is taken as the name of this Node. Names of PVs depend on it"
+        "MY_NODE_NAME is not set: using the hostname {name:?}. PV names depend on it; set MY_NODE_NAME to the name of the Node"
     );
     Ok(name)
 }

@@ -166,7 +166,7 @@ fn claim(object: &Value) -> Map<String, Value> {
         ("class", spec["storageClassName"].clone()),
         ("capacity", status["capacity"]["storage"].clone()),
         ("modes", status["accessModes"].clone()),
-        // Whether pods use a claim is said some time later, and no more once the claim is deleted.
+        // kube-controller-manager sets Unused with a delay, and stops once the claim is deleted.
         ("conditions", conditions(status, |kind| kind != "Unused")),
     ])
 }
@@ -180,7 +180,7 @@ fn pod(object: &Value) -> Map<String, Value> {
     ])
 }
 
-/// Those of the types that count.
+/// The conditions whose type counts, without their times.
 fn conditions(status: &Value, counts: impl Fn(&str) -> bool) -> Value {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let conditions = conditions.filter(|c| counts(c["type"].as_str().unwrap_or_default()));

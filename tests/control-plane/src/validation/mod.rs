@@ -107,7 +107,7 @@ pub(crate) fn update(r: &'static Resource, old: &Value, new: &Value, causes: &mu
             "volumeBindingMode",
         ] {
             if old[field] != new[field] {
-                // It does not say the value.
+                // The API server omits the value from this error.
                 causes.push(Cause::immutable(field, &Value::Null));
             }
         }
