@@ -1,6 +1,6 @@
-"""Prints the output of `status` of the quickstart's provisioner, with volumes in several states: status.py DEBUG
+"""Prints the output of `status` of the quickstart's provisioner, with volumes in several states.
 
-DEBUG is the directory of both programs. The quickstart is started and ended.
+The quickstart is started and ended.
 """
 import json
 import os
@@ -18,9 +18,9 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class Quickstart:
-    def __init__(self, debug):
-        self.debug, text = debug, ""
-        self.process = subprocess.Popen([f"{debug}/quickstart", "--keep"], stdout=subprocess.PIPE, text=True)
+    def __init__(self):
+        text = ""
+        self.process = subprocess.Popen(["scripts/quickstart", "--keep"], stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             text += line
             if address := re.search(r"http://(\S+)/status", line):
@@ -103,11 +103,11 @@ def status(run):
     run.wait(ram="Waiting", share="CleaningFailed", nvme="Paused")
     time.sleep(5)
     # It fails, because volumes have problems.
-    program = [f"{run.debug}/local-volume-provisioner", "status", "--listen-address", run.address]
+    program = ["target/debug/local-volume-provisioner", "status", "--listen-address", run.address]
     print(subprocess.run(program, stdout=subprocess.PIPE, text=True, check=False).stdout, end="")
 
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 os.environ["PATH"] += ":/usr/sbin:/sbin"
-with Quickstart(sys.argv[1]) as quickstart:
+with Quickstart() as quickstart:
     status(quickstart)

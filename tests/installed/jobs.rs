@@ -12,8 +12,12 @@ use crate::{Cluster, Disks, Release, disks::MIB};
 pub const SECRET: &str = "not for the next tenant";
 
 /// The Job that cleans a PV's device.
+fn job_name(pv: &Value) -> String {
+    format!("cleanup-{}", name(pv))
+}
+
 fn job_of(cluster: &Cluster, pv: &Value) -> Option<Value> {
-    cluster.get("job", &format!("cleanup-{}", name(pv)), Some(SYSTEM))
+    cluster.get("job", &job_name(pv), Some(SYSTEM))
 }
 
 /// How often the cleaning of a PV's volume was begun, by its events: in the process, and by Jobs.
@@ -79,7 +83,7 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
     let pv = cluster.available("raw", 1).remove(0);
     use_volume(&cluster, "raw", "Block", &raw);
     // By the pod: the Job's status follows it by a second or more.
-    let job = format!("cleanup-{}", name(&pv));
+    let job = job_name(&pv);
     let pod = cluster.eventually("the Job's pod runs", || {
         let mut pods = cluster.list("pods", Some(SYSTEM)).into_iter();
         pods.find(|pod| {
