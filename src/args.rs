@@ -1,111 +1,67 @@
 //! The command line and the environment.
 
 mod clean;
+mod common;
+mod consent;
 mod environment;
+mod explain;
 mod help;
 mod job;
+mod list;
 mod node_cleanup;
+mod pause;
 mod release;
+mod run;
 mod spelling;
 mod status;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
-use tracing::level_filters::LevelFilter;
-
-use crate::config::{self, duration};
+use clap_complete::Shell;
 
 pub use clean::Clean;
+pub use common::{ApiServer, ConfigDir, Kubelet, Log, LogFormat, Server};
+pub use consent::{Consent, Verb};
 pub use environment::Environment;
+pub use explain::Explain;
 pub use job::Job;
+pub use list::{List, ListFormat};
 pub use node_cleanup::NodeCleanup;
+pub use pause::Pause;
 pub use release::Release;
+pub use run::Run;
 pub use spelling::program;
 pub use status::Status;
 
-/// Offers a node's local disks as PersistentVolumes, and cleans them when they are released.
-///
-/// Without a command it runs as the provisioner of one node.
+/// Offers the local disks of nodes as PersistentVolumes, cleans them when they are released, and shows and changes
+/// their state.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "local-volume-provisioner", version = help::VERSION.as_str(), args_override_self = true)]
-#[command(disable_help_subcommand = true, max_term_width = 100, after_help = help::AFTER)]
+#[command(max_term_width = 100, after_help = help::AFTER)]
 pub struct Args {
-    /// What to do instead of running.
+    /// The command.
     #[command(subcommand)]
-    pub command: Option<Command>,
-
-    /// Directory with the configuration, one file per key.
-    #[arg(long, global = true, value_name = "DIR", default_value = config::DEFAULT_DIR)]
-    pub config: PathBuf,
-
-    /// Address of the HTTP server for metrics, probes and status; without a host, all addresses. `status` asks it.
-    #[arg(long, global = true, value_name = "[HOST]:PORT")]
-    #[arg(default_value = ":8080")]
-    pub listen_address: String,
-
-    /// Path of the metrics on that server.
-    #[arg(long, global = true, value_name = "PATH", default_value = "/metrics")]
-    #[arg(value_parser = absolute)]
-    pub metrics_path: String,
-
-    /// Time between two scans of the discovery directories when nothing changes.
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "10s", value_parser = duration::parse_positive)]
-    pub discovery_period: Duration,
-
-    /// Time between two reads of the configuration directory while its changes are not reported.
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "5s", value_parser = duration::parse_positive)]
-    pub config_sync_period: Duration,
-
-    /// The kubelet's directory. A volume that a pod uses is mounted below it.
-    #[arg(long, global = true, value_name = "DIR")]
-    #[arg(default_value = "/var/lib/kubelet")]
-    pub kubelet_dir: PathBuf,
-
-    /// Time to wait after a release if the kubelet's directory is not visible.
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "10s", value_parser = duration::parse)]
-    pub release_quiet_period: Duration,
-
-    /// Take over the PersistentVolumes of another installation once its DaemonSet has been absent for this time.
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "60s", value_parser = duration::parse_positive)]
-    pub takeover_after: Duration,
-
-    /// The chart's admission policies (nodeIsolation) are installed. The program does not start if they would refuse the
-    /// PersistentVolumes of this node.
-    #[arg(long)]
-    pub node_isolation: bool,
-
-    /// Format of log lines.
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    pub log_format: LogFormat,
-
-    /// Log level until the configuration sets one (key logLevel): error, warn, info, debug or trace. Overrides -v.
-    #[arg(long, global = true, value_name = "LEVEL")]
-    #[arg(value_parser = parsed::<LevelFilter>("write error, warn, info, debug or trace"))]
-    log_level: Option<LevelFilter>,
-
-    /// Verbosity as in klog: 4 and more is debug, 6 and more is trace.
-    #[arg(short = 'v', long = "v", global = true, value_name = "NUMBER")]
-    #[arg(allow_negative_numbers = true, value_parser = parsed::<i32>("write a whole number, such as 4"))]
-    verbosity: Option<i32>,
+    pub command: Command,
 }
 
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Human-readable.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-/// The commands for operators, and two hidden ones for the program itself.
+/// The commands for operators, for containers, and hidden ones for the program itself.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Shows the state of a node's provisioner and its volumes, problems first.
+    /// Runs the provisioner of one node. It is the command without arguments where MY_NODE_NAME is set.
+    Run(Run),
+    /// Lists the volumes of all nodes, those that need attention first.
+    List(List),
+    /// Explains the state of a volume: each check with its result, what happens next, and the command that changes it.
+    Explain(Explain),
+    /// Permits one act on a volume that the provisioner refuses otherwise: to wipe it, to accept it, or to forget its PV.
+    Consent(Consent),
+    /// Pauses the cleaning of a PV's volume, of a node, or of the cluster.
+    Pause(Pause),
+    /// Resumes the cleaning that pause has stopped.
+    Resume(Pause),
+    /// Shows the state of provisioners, problems first.
     Status(Status),
     /// Shows what this node would offer, and why it would skip the rest. Changes nothing.
     #[command(
@@ -114,6 +70,10 @@ pub enum Command {
             $ local-volume-provisioner discover --config ./config"
     )]
     Discover {
+        #[allow(missing_docs)]
+        #[command(flatten)]
+        config: ConfigDir,
+
         /// Format of the output.
         #[arg(short, long, value_name = "FORMAT", default_value = "table")]
         output: OutputFormat,
@@ -122,13 +82,29 @@ pub enum Command {
     #[command(
         after_help = "Example:\n  $ local-volume-provisioner check-config --config ./my-config"
     )]
-    CheckConfig,
+    CheckConfig(ConfigDir),
     /// Cleans one volume of a configured class. Shows what is there, and asks first.
     Clean(Clean),
     /// Removes the finalizer from PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.
     Release(Release),
     /// Runs once per cluster: removes claims and PersistentVolumes of nodes that are gone.
     NodeCleanup(NodeCleanup),
+    /// Prints the completions of a shell.
+    #[command(
+        after_help = "Example:\n  $ source <(local-volume-provisioner completion bash)\n\n\
+        For kubectl, put an executable kubectl_complete-local_volume into the PATH (docs/command-line.md)."
+    )]
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Prints what may complete the last word, for kubectl.
+    #[command(name = "__complete", hide = true)]
+    Complete {
+        /// The words of the command line.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// Cleans one device in the container of a cleaning Job, whose environment has the other parameters.
     #[command(hide = true)]
     Job(Job),
@@ -151,25 +127,29 @@ pub enum OutputFormat {
 }
 
 impl Args {
-    /// Parses a command line, whose first word is the program name. It accepts the spellings of Go.
+    /// Parses a command line, whose first word is the program name. It accepts the spellings of Go. `is_node` says
+    /// whether a command line without arguments runs the provisioner, as in the pods of the Go program.
     ///
     /// # Errors
     /// clap's error, also for `--help` and `--version`: print it and exit with its code.
     pub fn from_command_line(
         line: impl IntoIterator<Item = OsString>,
+        is_node: bool,
     ) -> Result<Self, clap::Error> {
-        let mut program = program();
-        let matches = program.try_get_matches_from_mut(spelling::normalise(line))?;
+        let line: Vec<_> = line.into_iter().collect();
+        let mut program = spelling::named(line.first());
+        let matches = program.try_get_matches_from_mut(spelling::normalise(line, is_node))?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
     }
 
-    /// The log level: `--log-level`, else the level of `-v`, else info.
-    pub fn log_level(&self) -> LevelFilter {
-        self.log_level.unwrap_or(match self.verbosity {
-            Some(6..) => LevelFilter::TRACE,
-            Some(4..6) => LevelFilter::DEBUG,
-            _ => LevelFilter::INFO,
-        })
+    /// The format and the level of log lines.
+    pub fn log(&self) -> Log {
+        match &self.command {
+            Command::Run(Run { log, .. })
+            | Command::NodeCleanup(NodeCleanup { log, .. })
+            | Command::Job(Job { log, .. }) => log.clone(),
+            _ => Log::default(),
+        }
     }
 }
 

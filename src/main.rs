@@ -10,7 +10,8 @@ use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::cmd::cleaner::Interrupted;
 use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
-    check_config, clean, discover, job, node_cleanup, release, run, status,
+    check_config, clean, completion, consent, discover, explain, job, list, node_cleanup, pause,
+    release, run, status,
 };
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
@@ -22,11 +23,15 @@ const KEEP_THREADS: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     memory::share_arena();
-    let args = Args::from_command_line(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    if !matches!(args.command, Some(Command::Supervise { .. })) {
-        log::init(args.log_format, args.log_level());
+    let environment = Environment::read(|name| std::env::var_os(name));
+    let is_node = environment.node_name.is_some() || environment.in_pod;
+    let args = Args::from_command_line(std::env::args_os(), is_node);
+    let args = args.unwrap_or_else(|error| error.exit());
+    if !matches!(args.command, Command::Supervise { .. }) {
+        let settings = args.log();
+        log::init(settings.format, settings.level());
     }
-    match dispatch(args) {
+    match dispatch(args.command, environment) {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {}", chain(error.as_ref()));
@@ -39,25 +44,29 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(mut args: Args) -> Result<ExitCode> {
-    let environment = Environment::read(|name| std::env::var_os(name));
+fn dispatch(command: Command, environment: Environment) -> Result<ExitCode> {
     let mut out = io::stdout();
-    match args.command.take() {
-        None => block_on(run::run(args, environment)).map(|()| ExitCode::SUCCESS),
-        Some(Command::Status(request)) => block_on(status::command(&request, &args, &mut out)),
-        Some(Command::Discover { output }) => {
-            block_on(discover::command(output, &args, &environment, &mut out))
+    match command {
+        Command::Run(args) => block_on(run::run(args, environment)).map(|()| ExitCode::SUCCESS),
+        Command::List(request) => block_on(list::command(&request, &mut out)),
+        Command::Explain(request) => block_on(explain::command(&request, &mut out)),
+        Command::Consent(request) => block_on(consent::command(&request, &mut out)),
+        Command::Pause(request) => block_on(pause::command(&request, true, &mut out)),
+        Command::Resume(request) => block_on(pause::command(&request, false, &mut out)),
+        Command::Status(request) => block_on(status::command(&request, &mut out)),
+        Command::Discover { config, output } => {
+            block_on(discover::command(output, &config, &environment, &mut out))
         }
-        Some(Command::CheckConfig) => check_config::run(&args.config, &mut out),
-        Some(Command::Clean(request)) => {
-            block_on(clean::command(&request, &args, &environment, &mut out))
+        Command::CheckConfig(dir) => check_config::run(&dir.config, &mut out),
+        Command::Clean(request) => block_on(clean::command(&request, &environment, &mut out)),
+        Command::Release(request) => block_on(release::command(request, &mut out)),
+        Command::NodeCleanup(request) => {
+            block_on(node_cleanup::run(request, environment)).map(|()| ExitCode::SUCCESS)
         }
-        Some(Command::Release(request)) => block_on(release::command(request, &mut out)),
-        Some(Command::NodeCleanup(request)) => {
-            block_on(node_cleanup::run(request, &args, environment)).map(|()| ExitCode::SUCCESS)
-        }
-        Some(Command::Job(request)) => block_on(job::run(request)),
-        Some(Command::Supervise { program }) => Ok(supervisor::supervise(&program)),
+        Command::Completion { shell } => Ok(completion::command(shell, &mut out)),
+        Command::Complete { words } => completion::complete(&words, &mut out),
+        Command::Job(request) => block_on(job::run(request)),
+        Command::Supervise { program } => Ok(supervisor::supervise(&program)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Arguments of `clean`.
 
+use super::{ConfigDir, Kubelet};
 use crate::config::CleanMethod;
 
 /// Arguments of `clean`.
@@ -30,4 +31,12 @@ pub struct Clean {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub config: ConfigDir,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub kubelet: Kubelet,
 }

@@ -9,12 +9,16 @@ pub(super) static VERSION: LazyLock<String> = LazyLock::new(|| {
 });
 
 pub(super) const AFTER: &str = "\
+As kubectl-local_volume in the PATH it is a plugin: kubectl local-volume list.
+
+Exit code: 0 success, 1 failure or a problem was found, 2 usage or configuration error.";
+
+pub(super) const RUN: &str = "\
 Long flags may have one dash, as in Go (-listen-address=:9090). The logging flags of klog
 (--logtostderr, --vmodule and so on) are ignored.
 
 Environment:
-  MY_NODE_NAME         the name of this node's Node object; required to run. Without it,
-                       discover uses the hostname
+  MY_NODE_NAME         the name of this node's Node object; required
   MY_NAMESPACE         the pod's namespace [default: default]
   MY_DAEMONSET         the pod's DaemonSet, whose PersistentVolumes this provisioner manages
   JOB_CONTAINER_IMAGE  the image of cleaning Jobs (JOB_IMAGE_PULL_SECRETS: the Secrets to pull it)
@@ -25,7 +29,10 @@ Environment:
 Signals:
   SIGTERM, SIGINT      stop; the next process repeats cleanups that this interrupts
 
-Exit code: 0 success, 1 failure, 2 usage or configuration error.";
+Exit code: 0 success, 1 failure, 2 usage or configuration error.
+
+Example:
+  $ MY_NODE_NAME=worker-3 local-volume-provisioner run --config ./config";
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 
+use super::Log;
 use crate::config::{CleanMethod, Cleaner};
 use crate::names::{ENV_CLASS, ENV_DEVICE, ENV_IDENTITY, ENV_PV, ENV_PV_UID, ENV_SIZE, ENV_STATE};
 use crate::types::MountPath;
@@ -39,6 +40,10 @@ pub struct Job {
     /// The directory with the marks of devices; without it the mark is not checked.
     #[arg(long, env = ENV_STATE, value_name = ENV_STATE)]
     pub state_directory: Option<PathBuf>,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub log: Log,
 
     /// The class's cleanMethod.
     #[arg(long, value_name = "METHOD", conflicts_with = "command")]

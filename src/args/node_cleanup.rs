@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 
+use super::{Log, Server};
 use crate::config::duration;
 use crate::view::CsiDriver;
 
@@ -53,6 +54,14 @@ pub struct NodeCleanup {
     /// The API server's address, in place of the kubeconfig's.
     #[arg(long, value_name = "URL")]
     pub kube_api_endpoint: Option<Uri>,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub server: Server,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub log: Log,
 }
 
 #[cfg(test)]
@@ -65,8 +74,8 @@ mod tests {
     fn parsed(line: &str) -> NodeCleanup {
         let words = format!("provisioner node-cleanup {line}");
         let words = words.split_whitespace().map(OsString::from);
-        match Args::from_command_line(words).map(|args| args.command) {
-            Ok(Some(Command::NodeCleanup(args))) => args,
+        match Args::from_command_line(words, false).map(|args| args.command) {
+            Ok(Command::NodeCleanup(args)) => args,
             other => panic!("{line}: {other:?}"),
         }
     }

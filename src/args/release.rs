@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 
+use super::ApiServer;
 use crate::config::duration;
 
 /// Arguments of `release`.
@@ -55,4 +56,8 @@ pub struct Release {
     /// How long to wait for the DaemonSet and its pods to end, and to retry transient errors.
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "2m", value_parser = duration::parse)]
     pub timeout: Duration,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub api_server: ApiServer,
 }

@@ -1,10 +1,14 @@
 //! The spellings of Go's flag package and the flags without effect, as in manifests of the Go programs.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::{Arg, Command, CommandFactory};
 
 use super::Args;
+
+/// The file name by which kubectl finds the program as a plugin.
+const PLUGIN: &str = "kubectl-local_volume";
 
 /// The flags of klog, and those of the Go node cleanup controller for what this program does otherwise; and whether
 /// each requires a value. They are accepted and ignored.
@@ -41,16 +45,49 @@ pub fn program() -> Command {
     }))
 }
 
-/// Rewrites a command line for clap: adds the second dash to long flags, and writes their names with hyphens.
-/// Arguments after `--`, `supervise` or `job` belong to another program.
-pub(super) fn normalise(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+/// The program's command line under the name that it was called by.
+pub(super) fn named(path: Option<&OsString>) -> Command {
+    let name = path.and_then(|path| Path::new(path).file_name()?.to_str());
+    match name {
+        Some(PLUGIN) => program().name(PLUGIN).bin_name("kubectl local-volume"),
+        _ => program(),
+    }
+}
+
+/// Rewrites a command line for clap: adds the command `run` where there is none, adds the second dash to long flags, and
+/// writes their names with hyphens. Arguments after `--`, `supervise`, `job` or `__complete` belong to another program.
+pub(super) fn normalise(line: impl IntoIterator<Item = OsString>, is_node: bool) -> Vec<OsString> {
     let mut is_ours = true;
     let words = line.into_iter().map(|word| {
-        is_ours &= word != "--" && word != "supervise" && word != "job";
+        is_ours &= word != "--" && word != "supervise" && word != "job" && word != "__complete";
         let long = word.to_str().filter(|_| is_ours).and_then(long_flag);
         long.unwrap_or(word)
     });
-    words.collect()
+    let mut words: Vec<_> = words.collect();
+    match words.get(1).map(|word| word.to_string_lossy()) {
+        None if !is_node => words.push("--help".into()),
+        None => words.push("run".into()),
+        Some(first) if first.starts_with('-') && !has_command(&words) => {
+            words.insert(1, "run".into());
+        }
+        Some(_) => {}
+    }
+    words
+}
+
+/// Whether a command line names a command, or asks for the help of the program.
+fn has_command(words: &[OsString]) -> bool {
+    let program = program();
+    let is_command = |word: &OsString| program.get_subcommands().any(|it| word == it.get_name());
+    let is_asked = |word: &OsString| {
+        ["-h", "--help", "-V", "--version", "help"]
+            .iter()
+            .any(|it| word == it)
+    };
+    words
+        .iter()
+        .skip(1)
+        .any(|it| is_command(it) || is_asked(it))
 }
 
 /// A long flag with two dashes. Short flags, and their values after an equals sign, stay as they are.

@@ -1,6 +1,6 @@
 //! Arguments of `status`.
 
-use super::OutputFormat;
+use super::{ApiServer, OutputFormat};
 
 /// Arguments of `status`.
 #[derive(Clone, Debug, clap::Args)]
@@ -19,15 +19,28 @@ pub struct Status {
     #[arg(long, value_name = "NAME", group = "outside")]
     pub node: Option<String>,
 
+    /// The address of the provisioner that is asked without --node and --all.
+    #[arg(
+        long,
+        value_name = "[HOST]:PORT",
+        default_value = ":8080",
+        conflicts_with = "outside"
+    )]
+    pub listen_address: String,
+
     /// The provisioners of all nodes, through the API server.
     #[arg(long, group = "outside")]
     pub all: bool,
 
     /// The provisioner's namespace, for --node and --all [default: all namespaces].
-    #[arg(long, value_name = "NAME", requires = "outside")]
+    #[arg(short, long, value_name = "NAME", requires = "outside")]
     pub namespace: Option<String>,
 
     /// Format of the output.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub api_server: ApiServer,
 }

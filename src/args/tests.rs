@@ -2,6 +2,11 @@ use proptest::prelude::*;
 
 use clap::CommandFactory;
 
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tracing::level_filters::LevelFilter;
+
 use super::*;
 use crate::config::{CleanMethod, Cleaner};
 
@@ -10,12 +15,19 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 fn parsed(line: &str) -> Args {
-    Args::from_command_line(words(&format!("provisioner {line}")))
+    Args::from_command_line(words(&format!("provisioner {line}")), true)
         .unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
+fn run(line: &str) -> Run {
+    match parsed(line).command {
+        Command::Run(run) => run,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
 fn refusal(line: &str) -> String {
-    Args::from_command_line(words(&format!("provisioner {line}")))
+    Args::from_command_line(words(&format!("provisioner {line}")), true)
         .unwrap_err()
         .to_string()
 }
@@ -27,36 +39,36 @@ fn the_command_line_is_well_formed() {
 
 #[test]
 fn without_arguments_everything_has_its_default() {
-    let args = parsed("");
-    assert!(args.command.is_none());
-    assert_eq!(args.config, PathBuf::from("/etc/provisioner/config/"));
-    assert_eq!(args.listen_address, ":8080");
-    assert_eq!(args.metrics_path, "/metrics");
+    let args = run("");
+    let config = PathBuf::from("/etc/provisioner/config/");
+    assert_eq!(args.config.config, config);
+    assert_eq!(args.server.listen_address, ":8080");
+    assert_eq!(args.server.metrics_path, "/metrics");
     assert_eq!(args.discovery_period, Duration::from_secs(10));
     assert_eq!(args.config_sync_period, Duration::from_secs(5));
-    assert_eq!(args.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
+    assert_eq!(args.kubelet.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
     assert_eq!(args.release_quiet_period, Duration::from_secs(10));
     assert_eq!(args.takeover_after, Duration::from_mins(1));
-    assert_eq!(args.log_format, LogFormat::Text);
-    assert_eq!(args.log_level(), LevelFilter::INFO);
+    assert_eq!(args.log.format, LogFormat::Text);
+    assert_eq!(args.log.level(), LevelFilter::INFO);
 }
 
 #[test]
 fn the_flags_of_a_manifest_for_the_go_program_are_accepted() {
-    let args = parsed(
+    let args = run(
         "-v=5 --logtostderr --alsologtostderr=false -stderrthreshold=WARNING --vmodule=x=9 \
          -listen-address=127.0.0.1:9090 -metrics-path=/m --discovery-period=1m30s -config-sync-period 1s",
     );
-    assert_eq!(args.log_level(), LevelFilter::DEBUG);
-    assert_eq!(args.listen_address, "127.0.0.1:9090");
-    assert_eq!(args.metrics_path, "/m");
+    assert_eq!(args.log.level(), LevelFilter::DEBUG);
+    assert_eq!(args.server.listen_address, "127.0.0.1:9090");
+    assert_eq!(args.server.metrics_path, "/m");
     assert_eq!(args.discovery_period, Duration::from_secs(90));
     assert_eq!(args.config_sync_period, Duration::from_secs(1));
 }
 
 #[test]
 fn last_of_a_repeated_flag_counts() {
-    assert_eq!(parsed("--v=1 --v=6").log_level(), LevelFilter::TRACE);
+    assert_eq!(parsed("--v=1 --v=6").log().level(), LevelFilter::TRACE);
 }
 
 #[test]
@@ -70,32 +82,32 @@ fn log_level_overrides_verbosity() {
         ("--v 6", LevelFilter::TRACE),
         ("-v=10", LevelFilter::TRACE),
         ("-v=10 --log-level=warn", LevelFilter::WARN),
-        ("check-config -v=4", LevelFilter::DEBUG),
-        ("-v=4 check-config", LevelFilter::DEBUG),
+        ("run -v=4", LevelFilter::DEBUG),
+        (
+            "node-cleanup --storageclass-names=a -v=4",
+            LevelFilter::DEBUG,
+        ),
+        ("discover", LevelFilter::INFO),
     ] {
-        assert_eq!(parsed(line).log_level(), level, "{line}");
+        assert_eq!(parsed(line).log().level(), level, "{line}");
     }
 }
 
 #[test]
 fn commands_have_their_arguments() {
-    assert!(matches!(
-        parsed("check-config --config /tmp").command,
-        Some(Command::CheckConfig)
-    ));
-    assert_eq!(
-        parsed("check-config --config /tmp").config,
-        PathBuf::from("/tmp")
-    );
+    match parsed("check-config --config /tmp").command {
+        Command::CheckConfig(dir) => assert_eq!(dir.config, PathBuf::from("/tmp")),
+        other => panic!("{other:?}"),
+    }
     let discover = |line| match parsed(line).command {
-        Some(Command::Discover { output }) => output,
+        Command::Discover { output, .. } => output,
         other => panic!("{line}: {other:?}"),
     };
     assert_eq!(discover("discover"), OutputFormat::Table);
     assert_eq!(discover("discover -o json"), OutputFormat::Json);
     assert_eq!(discover("discover -output=yaml"), OutputFormat::Yaml);
     match parsed("supervise mkfs.ext4 -F --help -v=1 -- /dev/sda").command {
-        Some(Command::Supervise { program }) => {
+        Command::Supervise { program } => {
             assert_eq!(program, words("mkfs.ext4 -F --help -v=1 -- /dev/sda"));
         }
         other => panic!("{other:?}"),
@@ -106,7 +118,7 @@ fn commands_have_their_arguments() {
 fn job_has_a_method_or_a_command_that_is_passed_on() {
     let required = "job --pv=p --device=/d --identity=i --size=1 --pv-uid=u --class=c";
     let cleaner = |line: &str| match parsed(&line.replacen("job", required, 1)).command {
-        Some(Command::Job(job)) => job.cleaner(),
+        Command::Job(job) => job.cleaner(),
         other => panic!("{line}: {other:?}"),
     };
     let command = |words: &str| Cleaner::Command(words.split(' ').map(str::to_owned).collect());
@@ -164,11 +176,10 @@ fn a_bad_value_is_refused_with_a_reason() {
         ),
         ("discover -o xml", "table, json, yaml"),
         ("supervise", "PROGRAM"),
-        ("run", "unrecognized subcommand"),
         ("-nonsense", "unexpected argument '--nonsense'"),
         ("-discovry-period=1s", "'--discovery-period'"),
         ("--discovry-period=1s", "'--discovry-period'"),
-        ("discover -kubelet-di a", "'--kubelet-dir'"),
+        ("clean /a -kubelet-di a", "'--kubelet-dir'"),
         ("statsu", "'status'"),
         ("--node-isolation=maybe", "'maybe' for '--node-isolation'"),
     ] {
@@ -230,11 +241,11 @@ fn the_environment_is_read_through_the_lookup() {
 
 #[test]
 fn release_requires_a_scope() {
-    let parse = |line: &str| Args::from_command_line(words(&format!("provisioner release {line}")));
-    let Some(Command::Release(release)) =
-        parse("-finalizers -daemonset=a -namespace b -timeout 30s")
-            .unwrap()
-            .command
+    let parse =
+        |line: &str| Args::from_command_line(words(&format!("provisioner release {line}")), false);
+    let Command::Release(release) = parse("-finalizers -daemonset=a -namespace b -timeout 30s")
+        .unwrap()
+        .command
     else {
         panic!("another command");
     };
@@ -260,14 +271,14 @@ fn release_requires_a_scope() {
 proptest! {
     #[test]
     fn no_command_line_panics(line in proptest::collection::vec(any::<String>(), 0..5)) {
-        let _ = Args::from_command_line(line.into_iter().map(OsString::from));
+        let _ = Args::from_command_line(line.into_iter().map(OsString::from), true);
     }
 }
 
 #[test]
 fn clean_requires_a_volume_and_asks_by_default() {
     let clean = |line: &str| match parsed(line).command {
-        Some(Command::Clean(clean)) => clean,
+        Command::Clean(clean) => clean,
         other => panic!("{other:?}"),
     };
     let plain = clean("clean /mnt/a");

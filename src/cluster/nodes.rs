@@ -93,6 +93,18 @@ impl Cluster {
         self.limited(NODES, "patch", patched).await.map(drop)
     }
 
+    /// Sets annotations of a Node, or (`null`) removes them.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn annotate_node(&self, name: &str, annotations: &Value) -> Result<(), ApiError> {
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        let (nodes, params) = (self.nodes(), PatchParams::default());
+        let patch = Patch::Merge(&patch);
+        let patched = nodes.patch_metadata(name, &params, &patch);
+        self.limited(NODES, "patch", patched).await.map(drop)
+    }
+
     /// Removes all taints of a key, with any effect, from a Node. Returns whether there was one.
     ///
     /// # Errors

@@ -5,26 +5,24 @@
 
 mod target;
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::termios::{FlushArg, tcflush};
-use tokio::task::spawn_blocking;
+use anyhow::{Result, ensure};
 
+use super::ask::{confirm, ensure_terminal};
 use super::cleaner;
 use super::run::{UsageError, stop_signal};
-use crate::args::{Args, Clean, Environment};
+use crate::args::{Clean, Environment};
 use crate::cleanup::volume::Opened;
 use crate::log::printable;
-use crate::types::MountPath;
 use crate::wipe::device::Disk;
 use crate::wipe::pace::amount;
 use crate::wipe::progress::Progress;
 use crate::wipe::signature;
 use target::{Finder, Target};
 
-const QUESTION: &[u8] = b"\nAll data in it will be lost. To go on, type its path: ";
+const QUESTION: &str = "\nAll data in it will be lost. To go on, type its path: ";
 
 /// Inspects the volume, shows it, asks for confirmation, inspects it again, and cleans it.
 ///
@@ -32,12 +30,11 @@ const QUESTION: &[u8] = b"\nAll data in it will be lost. To go on, type its path
 /// [`UsageError`] when nothing was touched; another error when the volume is not clean.
 pub async fn command(
     request: &Clean,
-    args: &Args,
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitCode> {
     let refused = |why| UsageError(format!("{why:#}; nothing was touched"));
-    let finder = Finder::new(request, args, environment).await?;
+    let finder = Finder::new(request, environment).await?;
     let target = confirmed(request, &finder, out).await.map_err(refused)?;
     if request.dry_run {
         return Ok(ExitCode::SUCCESS);
@@ -59,12 +56,9 @@ async fn confirmed(
     out: &mut (dyn Write + Send),
 ) -> Result<Target> {
     let asks = !request.dry_run && !request.yes;
-    // The operator must see the question and the volume that it is about.
-    let is_seen = io::stdout().is_terminal() && io::stderr().is_terminal();
-    ensure!(
-        !asks || is_seen && io::stdin().is_terminal(),
-        "there is no terminal for the question; check with --dry-run first, then use --yes"
-    );
+    if asks {
+        ensure_terminal()?;
+    }
     let target = finder.open().await?;
     show(&target, out)?;
     if request.dry_run {
@@ -77,7 +71,8 @@ async fn confirmed(
     let shown = target.opened.candidate.identity.clone();
     // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
     drop(target);
-    confirm(&path).await?;
+    let answer = path.as_path().as_os_str().as_encoded_bytes();
+    confirm(QUESTION.to_owned(), answer).await?;
     let target = finder.open().await?;
     let found = &target.opened.candidate.identity;
     ensure!(
@@ -119,23 +114,5 @@ fn show(target: &Target, out: &mut (dyn Write + Send)) -> Result<()> {
         writeln!(out, "  {key:<8}  {}", printable(&value))?;
     }
     out.flush()?;
-    Ok(())
-}
-
-/// Requires the operator to type the path, which cannot be confirmed by habit.
-async fn confirm(path: &MountPath) -> Result<()> {
-    let answer = spawn_blocking(|| {
-        // Discards input that was typed before the question.
-        tcflush(io::stdin(), FlushArg::TCIFLUSH)?;
-        io::stderr().write_all(QUESTION)?;
-        let mut answer = Vec::new();
-        io::stdin().lock().read_until(b'\n', &mut answer)?;
-        io::Result::Ok(answer)
-    });
-    let answer = answer.await?.context("the question cannot be asked")?;
-    ensure!(
-        answer.trim_ascii() == path.as_path().as_os_str().as_encoded_bytes(),
-        "that is not its path"
-    );
     Ok(())
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::run::load;
 use super::status::show;
 use super::table::structured;
-use crate::args::{Args, Environment, OutputFormat};
+use crate::args::{ConfigDir, Environment, OutputFormat};
 use crate::host::boot::BootTime;
 use crate::host::mark::StateDir;
 use crate::inventory::{Inventory, LocalDisks};
@@ -31,7 +31,7 @@ const SCAN_TIMEOUT: Duration = Duration::from_secs(10);
 /// A usage error if the configuration is missing; another error if the output cannot be written.
 pub async fn command(
     output: OutputFormat,
-    args: &Args,
+    config: &ConfigDir,
     environment: &Environment,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<ExitCode> {
@@ -48,7 +48,7 @@ pub async fn command(
         paused: false,
         consents: BTreeSet::new(),
     };
-    let settings = Settings::of(&load(args)?.1, 0, environment.installation.clone(), None);
+    let settings = Settings::of(&load(config)?.1, 0, environment.installation.clone(), None);
     let plan = survey(&settings, node, Vec::new(), &[]).await;
     let list = list(&plan);
     let text = match output {

@@ -1,20 +1,17 @@
 //! `node-cleanup`: runs once per cluster and cleans up after nodes that are gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::run::{
-    SHUTDOWN_TIMEOUT, UsageError, client_of, infer, kubeconfig_error, listen, own_pod, stop_signal,
-};
-use crate::args::{Args, Environment, NodeCleanup};
+use super::api_server::{self, client_of};
+use super::run::{SHUTDOWN_TIMEOUT, UsageError, listen, own_pod, stop_signal};
+use crate::args::{ApiServer, Environment, NodeCleanup};
 use crate::cluster::Cluster;
 use crate::metrics::Metrics as SharedMetrics;
 use crate::node_cleanup::controller::Controller;
@@ -32,7 +29,7 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_mins(3);
 ///
 /// # Errors
 /// [`UsageError`] for an error in the command line or the kubeconfig.
-pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment) -> Result<()> {
+pub async fn run(mut args: NodeCleanup, environment: Environment) -> Result<()> {
     let names = args.storageclass_names.iter().map(|name| name.trim());
     let names = names.filter(|name| !name.is_empty()).map(str::to_owned);
     args.storageclass_names = names.collect();
@@ -46,8 +43,8 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
     let cluster = Cluster::new(client_of(config(&args).await?)?, Arc::new(shared));
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
 
-    let listener = listen(&program.listen_address).await?;
-    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", program.metrics_path);
+    let listener = listen(&args.server.listen_address).await?;
+    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz and /ready", args.server.metrics_path);
     let (heartbeat, received) = watch::channel(Instant::now());
     let is_alive = move || {
         let is_alive = received.borrow().elapsed() < HEARTBEAT_TIMEOUT;
@@ -61,7 +58,7 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
         is_synced.then_some(()).ok_or_else(|| error.to_owned())
     };
     let gather = move || shown.gather(&asked.metrics, &asked.permissions);
-    let app = routes(&program.metrics_path, is_alive, is_synced, gather);
+    let app = routes(&args.server.metrics_path, is_alive, is_synced, gather);
     let served = serve_routes(listener, app);
 
     tracing::info!(
@@ -99,20 +96,13 @@ pub async fn run(mut args: NodeCleanup, program: &Args, environment: Environment
 
 /// The API server, and the credentials for it.
 async fn config(args: &NodeCleanup) -> Result<Config> {
-    let mut config = match &args.kubeconfig {
-        None => infer().await?,
-        Some(path) => from_file(path).await.map_err(|error| {
-            let cause = kubeconfig_error(&error);
-            UsageError(format!("--kubeconfig {}: {cause}", path.display()))
-        })?,
+    let of_file = ApiServer {
+        kubeconfig: args.kubeconfig.clone(),
+        context: None,
     };
+    let mut config = api_server::config(&of_file).await?;
     if let Some(url) = &args.kube_api_endpoint {
         config.cluster_url = url.clone();
     }
     Ok(config)
-}
-
-async fn from_file(path: &Path) -> Result<Config, KubeconfigError> {
-    let file = Kubeconfig::read_from(path)?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
 }

@@ -21,7 +21,8 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::run::{UsageError, cluster};
+use super::api_server::cluster;
+use super::run::UsageError;
 use super::table::or_dash;
 use crate::args::Release;
 use crate::cluster::{ApiError, Cluster, PodView};
@@ -49,7 +50,7 @@ struct Left(String);
 /// changes are not rolled back.
 pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let releaser = Releaser {
-        cluster: cluster().await?,
+        cluster: cluster(&args.api_server).await?,
         args,
         absent_since: Cell::default(),
         has_found: Cell::default(),

@@ -1,6 +1,5 @@
 //! The provisioner of a node: constructs its parts, and runs them until a stop signal.
 
-use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,24 +8,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::TryFutureExt;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::client::ClientBuilder;
-use kube::config::KubeconfigError;
-use kube::{Client, Config as ClientConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
-use tower::buffer::BufferLayer;
-use tower::retry::RetryLayer;
 
+use super::api_server::{self, client_of};
 use super::links;
-use crate::args::{Args, Environment};
+use crate::args::{ApiServer, ConfigDir, Environment, Run};
 use crate::cleanup::table::ProcTable;
 use crate::cleanup::{CleanupContext, ControllerState, LocalHost};
-use crate::cluster::{ApiError, Cluster, retries};
+use crate::cluster::{ApiError, Cluster};
 use crate::config::{self, Files, Loaded, Shown};
 use crate::controller::{self, Periods, Reloads, unix_time};
-use crate::errors::chain;
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::StateDir;
 use crate::host::mounts::MountTable;
@@ -46,8 +40,6 @@ use crate::view::NodeView;
 const START_RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// The time limit for stopping the cleaners, and for writing the last events.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// The number of requests that can wait to be sent, as in the buffer of the client itself.
-const REQUEST_BACKLOG: usize = 1024;
 /// How long a pass may take before `/healthz` fails: in periods, and the minimum.
 const PASS_TIMEOUT_PERIODS: u32 = 9;
 const MIN_PASS_TIMEOUT: Duration = Duration::from_mins(1);
@@ -65,7 +57,7 @@ pub struct UsageError(pub String);
     clippy::too_many_lines,
     reason = "the wiring, in one piece and in order"
 )]
-pub async fn run(args: Args, environment: Environment) -> Result<()> {
+pub async fn run(args: Run, environment: Environment) -> Result<()> {
     let stopped = stop_signal()?;
     // Before anything that can fail.
     let link_dir = Path::new(LINK_DIR);
@@ -74,16 +66,19 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
     if environment.namespace_defaulted {
         tracing::warn!("MY_NAMESPACE is not set; using {:?}", environment.namespace);
     }
-    let (files, loaded) = load(&args)?;
+    let (files, loaded) = load(&args.config)?;
     log::set_level(loaded.config.log_level);
     let metrics = Arc::new(Metrics::new().context("registering the metrics")?);
     metrics.config_last_reload_successful.set(1);
     metrics.config_last_reload_timestamp.set(unix_time());
 
-    let cluster = Cluster::new(client_of(infer().await?)?, Arc::clone(&metrics));
+    let cluster = Cluster::new(
+        client_of(api_server::config(&ApiServer::default()).await?)?,
+        Arc::clone(&metrics),
+    );
     let installation = environment.installation.clone();
-    let listener = listen(&args.listen_address).await?;
-    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.metrics_path);
+    let listener = listen(&args.server.listen_address).await?;
+    tracing::info!(address = %listener.local_addr()?, "serving {}, /healthz, /ready and /status", args.server.metrics_path);
 
     let table = Arc::new(ProcTable::new(Instant::now()));
     let state_directory = state_directory(&environment)?;
@@ -91,7 +86,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         tracing::warn!("old marks stay in the state directory: {error}");
     }
     let links = links::open(link_dir, found, &loaded.config, environment.in_pod);
-    let kubelet = KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone());
+    let kubelet = KubeletDir::new(&args.kubelet.kubelet_dir, environment.pod_uid.clone());
     let unprotected = unprotected(&state_directory, &kubelet);
     for feature in FEATURES {
         let is_on = unprotected.iter().all(|off| off.feature != feature);
@@ -111,7 +106,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
         state: state_directory.clone(),
         pass_timeout: (args.discovery_period * PASS_TIMEOUT_PERIODS).max(MIN_PASS_TIMEOUT),
     };
-    let metrics_path = args.metrics_path.clone();
+    let metrics_path = args.server.metrics_path.clone();
     let http = server::serve(listener, &metrics_path, status, Arc::clone(&metrics));
 
     let mut started = None;
@@ -151,7 +146,7 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
             send.send_replace(Some(Arc::new(reading)));
             woken.notify_one();
         };
-        let (dir, period) = (args.config, args.config_sync_period);
+        let (dir, period) = (args.config.config, args.config_sync_period);
         tokio::spawn(config::watch(dir.clone(), files.clone(), period, notify));
         let reloads = Reloads {
             dir,
@@ -211,8 +206,8 @@ pub async fn run(args: Args, environment: Environment) -> Result<()> {
 ///
 /// # Errors
 /// [`UsageError`] when it cannot be read or parsed.
-pub fn load(args: &Args) -> Result<(Files, Loaded), UsageError> {
-    let files = config::read_dir(&args.config).map_err(UsageError)?;
+pub fn load(dir: &ConfigDir) -> Result<(Files, Loaded), UsageError> {
+    let files = config::read_dir(&dir.config).map_err(UsageError)?;
     let loaded = config::from_files(&files).map_err(UsageError)?;
     for warning in &loaded.warnings {
         tracing::warn!("configuration: {warning}");
@@ -221,36 +216,6 @@ pub fn load(args: &Args) -> Result<(Files, Loaded), UsageError> {
         tracing::error!("configuration: {fault}");
     }
     Ok((files, loaded))
-}
-
-/// The API server of the environment, for a command that serves no metrics.
-///
-/// # Errors
-/// [`UsageError`] if the environment has none.
-pub async fn cluster() -> Result<Cluster> {
-    let client = client_of(infer().await?)?;
-    Ok(Cluster::new(client, Arc::new(Metrics::new()?)))
-}
-
-/// The client configuration in the environment.
-pub(super) async fn infer() -> Result<ClientConfig> {
-    let config = ClientConfig::infer().await.map_err(|error| {
-        let cause = kubeconfig_error(&error);
-        UsageError(format!(
-            "no API server is configured: {cause}. Run in a pod with a service account, or set KUBECONFIG"
-        ))
-    })?;
-    Ok(config)
-}
-
-/// An error with all its causes. That of the parser of a kubeconfig is omitted: it quotes lines, which have tokens.
-pub(super) fn kubeconfig_error(error: &(dyn Error + 'static)) -> String {
-    match error.source().unwrap_or(error).downcast_ref() {
-        Some(KubeconfigError::Parse(_)) => {
-            "the kubeconfig is not valid; run kubectl config view".into()
-        }
-        _ => chain(error),
-    }
 }
 
 /// Listens on `--listen-address`. Without a host, on all addresses.
@@ -282,16 +247,6 @@ pub(super) fn own_pod(environment: &Environment, default_name: &str) -> ObjectRe
         uid: environment.pod_uid.clone(),
         ..ObjectReference::default()
     }
-}
-
-/// A client of this cluster, with our retry policy instead of the default one.
-pub(super) fn client_of(mut config: ClientConfig) -> Result<Client> {
-    config.default_retry = false;
-    let retries = retries().context("creating the API client")?;
-    let client = ClientBuilder::try_from(config).context("creating the API client")?;
-    // The retry layer requires a service that can be cloned.
-    let client = client.with_layer(&BufferLayer::new(REQUEST_BACKLOG));
-    Ok(client.with_layer(&RetryLayer::new(retries)).build())
 }
 
 /// Reads our Node. An unknown name is a [`UsageError`].
@@ -351,23 +306,7 @@ pub(super) fn stop_signal() -> io::Result<impl Future<Output = &'static str>> {
 
 #[cfg(test)]
 mod tests {
-    use kube::config::Kubeconfig;
-
     use super::*;
-
-    #[test]
-    fn error_of_a_kubeconfig_has_no_line_of_it() {
-        for text in [
-            "users:\n- name: a\n  user: {token: s3cret",
-            "users: s3cret",
-            "clusters: [s3cret]",
-        ] {
-            let parsed = Kubeconfig::from_yaml(text).unwrap_err();
-            let message = kubeconfig_error(&parsed);
-            assert!(message.contains("kubectl"), "{message}");
-            assert!(!message.contains("s3cret"), "{message}");
-        }
-    }
 
     #[tokio::test]
     async fn address_without_a_host_is_every_address() {

@@ -11,14 +11,24 @@ pub fn render<const COLUMNS: usize>(
     heading: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
 ) -> String {
-    let rows = std::iter::once(heading.map(String::from)).chain(rows);
-    let rows: Vec<_> = rows.map(|row| row.map(|cell| printable(&cell))).collect();
-    let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
+    let rows = rows.into_iter().map(Vec::from);
+    table(heading.map(String::from).to_vec(), rows)
+}
+
+/// As [`render`], for a number of columns that is known at run time only.
+pub fn table(heading: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rows = std::iter::once(heading).chain(rows);
+    let printable = |row: Vec<String>| row.iter().map(|cell| printable(cell)).collect();
+    let rows: Vec<Vec<_>> = rows.map(printable).collect();
+    let width = |column: usize| {
+        let widths = rows
+            .iter()
+            .filter_map(|row| Some(row.get(column)?.chars().count()));
         widths.max().unwrap_or(0)
-    });
-    let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(widths);
+    };
+    let widths: Vec<_> = (0..rows[0].len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
         let cells = cells.map(|(cell, width)| format!("{cell:width$}  "));
         cells.collect::<String>().trim_end().to_owned() + "\n"
     };

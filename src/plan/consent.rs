@@ -35,7 +35,7 @@ pub fn consents_to_wipe(node: &NodeView, candidate: &Candidate) -> bool {
 }
 
 /// The consent to delete a PV and touch no disk. It names the disk that the PV records, and no mark.
-pub(super) fn forget(pv: &PvView) -> String {
+pub fn forget(pv: &PvView) -> String {
     let disk = identity::hash(pv.identity.as_deref().unwrap_or_default());
     format!("forget:{}:{disk}:none", pv.uid)
 }

@@ -170,6 +170,8 @@ impl<'a> Planner<'a> {
             report.mode = Some(class.volume_mode);
             report.capacity = Some(volume.candidate.capacity);
             report.identity = Some(volume.candidate.identity.text.clone());
+            let mark = volume.candidate.mark.on_disk.valid();
+            report.mark = mark.map(Into::into);
         }
         if let Some(pv) = self.pv_of_entry(class, &path) {
             self.describe(pv, &mut report);

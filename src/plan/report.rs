@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::host::mark::Mark;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{ClaimRef, Phase, PvRef, PvView};
 
@@ -117,6 +118,28 @@ pub enum VolumeState {
     Failed,
 }
 
+/// What a mark says, without its claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MarkReport {
+    /// The state.
+    pub state: &'static str,
+    /// The UID of its PV.
+    pub pv_uid: String,
+    /// The cluster that wrote it.
+    pub cluster: String,
+}
+
+impl From<&Mark> for MarkReport {
+    fn from(mark: &Mark) -> Self {
+        Self {
+            state: mark.state.as_str(),
+            pv_uid: mark.pv_uid.clone(),
+            cluster: mark.cluster.clone(),
+        }
+    }
+}
+
 /// One volume, or one entry that is not a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -135,6 +158,9 @@ pub struct VolumeReport {
     pub capacity: Option<u64>,
     /// The identity that was seen.
     pub identity: Option<String>,
+    /// The mark that was read, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<MarkReport>,
     /// The state.
     pub state: VolumeState,
     /// Why it is not offered, if it is not.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::ListParams;
 
-use crate::args::{Args, Clean, Environment};
+use crate::args::{ApiServer, Clean, Environment};
 use crate::cleanup::Obstacle;
 use crate::cleanup::blocking::open_when_free;
 use crate::cleanup::inspect::{NodeFacts, discovery_dirs};
@@ -18,8 +18,9 @@ use crate::cleanup::path_owner::{self, owns};
 use crate::cleanup::pods::{self, ensure_no_host_path};
 use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cluster::{Cluster, PodView, jobs_of};
+use crate::cmd::api_server::cluster;
 use crate::cmd::discover;
-use crate::cmd::run::{UsageError, cluster, load, state_directory};
+use crate::cmd::run::{UsageError, load, state_directory};
 use crate::config::{Class, Cleaner};
 use crate::host::kubelet::KubeletDir;
 use crate::host::mark::{Mark, MarkState, StateDir};
@@ -58,18 +59,19 @@ pub struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     /// Reads the configuration and connects to the cluster.
-    pub async fn new(
-        request: &'a Clean,
-        args: &Args,
-        environment: &'a Environment,
-    ) -> Result<Self> {
+    pub async fn new(request: &'a Clean, environment: &'a Environment) -> Result<Self> {
         Ok(Self {
             request,
             node: environment.require_node_name().map_err(UsageError)?,
             namespace: &environment.namespace,
-            settings: Settings::of(&load(args)?.1, 0, environment.installation.clone(), None),
-            kubelet: KubeletDir::new(&args.kubelet_dir, environment.pod_uid.clone()),
-            cluster: cluster().await?,
+            settings: Settings::of(
+                &load(&request.config)?.1,
+                0,
+                environment.installation.clone(),
+                None,
+            ),
+            kubelet: KubeletDir::new(&request.kubelet.kubelet_dir, environment.pod_uid.clone()),
+            cluster: cluster(&ApiServer::default()).await?,
             state: state_directory(environment)?,
         })
     }

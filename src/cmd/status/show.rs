@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Answer;
+use crate::cmd::fleet::Answer;
 use crate::cmd::table::{or_dash, render};
 use crate::config::duration;
 use crate::log::printable;
@@ -40,11 +40,11 @@ const GOOD_STATES: [&str; 9] = [
 ];
 
 /// A text; empty if it is missing.
-pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(in crate::cmd) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+pub(in crate::cmd) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
     value[key].as_array().into_iter().flatten()
 }
 
@@ -54,7 +54,7 @@ fn texts<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
 
 /// What a volume requires of an operator; the first comes first in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Severity {
+pub(in crate::cmd) enum Severity {
     /// To act: a disk, or its data, is not where it belongs, or capacity is lost.
     Problem,
     /// To look at the entry.
@@ -63,7 +63,7 @@ pub(super) enum Severity {
 }
 
 /// Whether a node is ready, not degraded, and without a problem, which decides the exit code.
-pub(super) fn is_well(document: &Value) -> bool {
+pub(in crate::cmd) fn is_well(document: &Value) -> bool {
     document["ready"] == true && problems(document).is_empty()
 }
 
@@ -83,7 +83,7 @@ fn volume_problems(document: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// What a volume requires of an operator.
-pub(super) fn severity(volume: &Value) -> Severity {
+pub(in crate::cmd) fn severity(volume: &Value) -> Severity {
     let waited = volume["cleanup"]["seconds"].as_u64();
     match (text(volume, "state"), text(volume, "reason")) {
         ("Waiting", _) if waited < Some(LONG_WAIT_SECONDS) => Severity::None,
@@ -95,7 +95,7 @@ pub(super) fn severity(volume: &Value) -> Severity {
 }
 
 /// The state of a node and its volumes.
-pub(super) fn node(document: &Value) -> String {
+pub(in crate::cmd) fn node(document: &Value) -> String {
     let problems = match volume_problems(document).count() {
         0 => String::new(),
         1 => ", 1 volume with a problem".to_owned(),
@@ -139,7 +139,7 @@ fn printed(lines: &[String]) -> String {
 }
 
 /// The nodes, those with problems first.
-pub(super) fn nodes(answers: &[Answer]) -> String {
+pub(in crate::cmd) fn nodes(answers: &[Answer]) -> String {
     let ready = answers.iter().filter(|it| is_well(&it.document)).count();
     let nodes = if answers.len() == 1 { "node" } else { "nodes" };
     let shown = answers.iter().map(|it| (problems(&it.document), it));
@@ -164,7 +164,7 @@ fn state(document: &Value) -> String {
     words.join(", ")
 }
 
-fn row(volume: &Value) -> [String; 6] {
+pub(in crate::cmd) fn row(volume: &Value) -> [String; 6] {
     let state = match (text(volume, "phase"), text(volume, "state")) {
         (phase, state) if phase.is_empty() || phase == state => state.to_owned(),
         (phase, state) => format!("{phase}/{state}"),
@@ -180,7 +180,7 @@ fn row(volume: &Value) -> [String; 6] {
 }
 
 /// The reason, a description of the cleanup, and the detail.
-fn what(volume: &Value) -> String {
+pub(in crate::cmd) fn what(volume: &Value) -> String {
     let cleanup = cleanup(&volume["cleanup"]);
     let detail = Some(text(volume, "detail")).filter(|detail| !cleanup.contains(detail));
     let parts = [text(volume, "reason"), &cleanup, detail.unwrap_or_default()];

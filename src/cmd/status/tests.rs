@@ -1,6 +1,9 @@
+use serde_json::Value;
+
+use super::fleet::document;
 use super::show::Severity;
 use super::*;
-use crate::args::Command;
+use crate::args::{Args, Command};
 use crate::plan::VolumeState;
 use crate::types::SkipReason;
 
@@ -124,8 +127,8 @@ a         ready                        0
 fn json_is_the_document_or_a_list_of_documents() {
     let shown = |answers: &[Answer], line: &str| {
         let line = format!("local-volume-provisioner status -o json {line}");
-        let args = Args::from_command_line(line.split_whitespace().map(Into::into));
-        let Some(Command::Status(request)) = args.unwrap().command else {
+        let args = Args::from_command_line(line.split_whitespace().map(Into::into), false);
+        let Command::Status(request) = args.unwrap().command else {
             panic!("another command");
         };
         let json = text(&request, answers).unwrap();

@@ -1,0 +1,118 @@
+//! Arguments of `consent`.
+
+use super::ApiServer;
+
+/// Arguments of `consent`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "A consent names the PV, the disk and its mark as they are shown, and is valid once: if one of them changes, it \
+    permits nothing. Without a verb, the command shows the volume and the verbs that the provisioner accepts.\n\n\
+    Exit code: 0 success, 1 failure, 2 when the volume does not wait for this consent, or on a usage error.\n\n\
+    Examples:\n  \
+    $ kubectl local-volume consent local-pv-5e3a1f20\n  \
+    $ kubectl local-volume consent local-pv-5e3a1f20 --wipe\n  \
+    $ kubectl local-volume consent worker-3:/mnt/disks/ssd1 --accept --dry-run\n  \
+    $ kubectl local-volume consent --all --class fast --from-cluster 6c1d2a30-5f0e-4b8e-9d60-2f6b7c9f1e11 --wipe"
+)]
+pub struct Consent {
+    /// The volume: the name of its PersistentVolume, or its node and its path on the host.
+    #[arg(
+        value_name = "PV|NODE:PATH",
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    pub volume: Option<String>,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub verb: Verbs,
+
+    /// All volumes without a PV of --class whose marks are of --from-cluster, after that cluster is gone.
+    #[arg(long, requires_all = ["class", "from_cluster"])]
+    pub all: bool,
+
+    /// The class of the volumes.
+    #[arg(long, value_name = "NAME", requires = "all")]
+    pub class: Option<String>,
+
+    /// The UID of the namespace kube-system of the former cluster, as the marks name it.
+    #[arg(long, value_name = "UID", requires = "all")]
+    pub from_cluster: Option<String>,
+
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+
+    /// The provisioner's namespace [default: all namespaces].
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub api_server: ApiServer,
+}
+
+// The verbs, of which one is given at most.
+#[allow(
+    missing_docs,
+    reason = "a doc comment would replace the description of the command"
+)]
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[group(multiple = false)]
+#[allow(clippy::struct_excessive_bools, reason = "flags")]
+pub struct Verbs {
+    /// Wipe the disk that is there. Its data is lost.
+    #[arg(long)]
+    wipe: bool,
+
+    /// The disk that is there is the right one, and its data is the claim's. Without a PV: it may be offered with its data.
+    #[arg(long)]
+    accept: bool,
+
+    /// Delete the PV, and touch no disk.
+    #[arg(long)]
+    forget: bool,
+}
+
+/// An act that the provisioner refuses without a consent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "docs/cleaning.md explains them")]
+pub enum Verb {
+    Accept,
+    Forget,
+    Wipe,
+}
+
+impl Verb {
+    /// The option without its dashes, and the first part of a consent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Forget => "forget",
+            Self::Wipe => "wipe",
+        }
+    }
+}
+
+impl Consent {
+    /// The verb, if one is given.
+    pub fn verb(&self) -> Option<Verb> {
+        let Verbs {
+            wipe,
+            accept,
+            forget,
+        } = self.verb;
+        let verbs = [
+            (wipe, Verb::Wipe),
+            (accept, Verb::Accept),
+            (forget, Verb::Forget),
+        ];
+        verbs
+            .into_iter()
+            .find_map(|(is_given, verb)| is_given.then_some(verb))
+    }
+}

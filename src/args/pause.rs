@@ -1,0 +1,40 @@
+//! Arguments of `pause` and `resume`.
+
+use super::ApiServer;
+
+/// Arguments of `pause` and `resume`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "A paused volume is not cleaned; a running cleanup is suspended. pause returns when the provisioners have \
+    applied it. Cleaning continues when neither the volume, nor its node, nor the configuration (pauseCleaning) pauses it.\n\n\
+    Exit code: 0 success, 1 failure, 2 on a usage error.\n\n\
+    Examples:\n  \
+    $ kubectl local-volume pause local-pv-5e3a1f20\n  \
+    $ kubectl local-volume pause --node worker-3\n  \
+    $ kubectl local-volume resume --all"
+)]
+pub struct Pause {
+    /// The PersistentVolume whose volume is meant.
+    #[arg(value_name = "PV", required_unless_present_any = ["node", "all"])]
+    pub pv: Option<String>,
+
+    /// All volumes of this node.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pv", "all"])]
+    pub node: Option<String>,
+
+    /// All volumes of all nodes that have a provisioner.
+    #[arg(long, conflicts_with = "pv")]
+    pub all: bool,
+
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// The provisioners' namespace, for --node and --all [default: all namespaces].
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub api_server: ApiServer,
+}

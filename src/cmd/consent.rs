@@ -1,0 +1,233 @@
+//! `consent`: permits one act on a volume that its provisioner refuses otherwise.
+//!
+//! It sets the annotation that the provisioner asks for, and touches no disk. A consent names the PV, the disk and the
+//! mark that were shown to the operator. So if one of them changes meanwhile, it permits nothing.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::ObjectReference;
+use serde_json::{Value, json};
+
+use super::api_server::cluster;
+use super::ask::{confirm, ensure_terminal};
+use super::explain::facts;
+use super::fleet::{self, Answer};
+use super::run::UsageError;
+use super::status::show::{self, text};
+use super::volume::{Volume, consents, volumes};
+use crate::args::{Consent, Verb};
+use crate::cluster::Cluster;
+use crate::log::printable;
+use crate::names::{ANNOTATION_CONSENT, CONSENT_PREFIX};
+use crate::view::{PvRef, PvView};
+
+/// What to annotate, for one volume.
+struct Decision {
+    /// How commands name the volume.
+    name: String,
+    node: String,
+    /// The PV whose annotation it is; without one it is the Node's.
+    pv: Option<PvRef>,
+    consent: String,
+}
+
+/// Shows the volume, or all volumes of a former cluster, asks, and sets the annotations.
+///
+/// # Errors
+/// [`UsageError`] if no such consent is waited for; another error if a request failed.
+pub async fn command(request: &Consent, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
+    let cluster = cluster(&request.api_server).await?;
+    let asks = !request.dry_run && !request.yes;
+    let (decisions, verb) = match &request.volume {
+        Some(name) => {
+            let namespace = request.namespace.as_deref();
+            let volume = Volume::find(&cluster, namespace, name).await?;
+            write!(out, "{}", shown(&volume))?;
+            let Some(verb) = request.verb() else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            (vec![decision(&volume, verb)?], verb)
+        }
+        None => all(request, &cluster, out).await?,
+    };
+    if asks {
+        out.flush()?;
+        ensure_terminal().map_err(|error| UsageError(error.to_string()))?;
+        let (question, expected) = question(&decisions, verb);
+        confirm(question, expected.as_bytes())
+            .await
+            .map_err(|error| UsageError(format!("{error}; nothing was changed")))?;
+    }
+    for decision in &decisions {
+        let (name, consent) = (&decision.name, &decision.consent);
+        if request.dry_run {
+            writeln!(out, "{name}: the consent would be {consent}")?;
+            continue;
+        }
+        give(&cluster, decision)
+            .await
+            .with_context(|| format!("annotating for {name}"))?;
+        writeln!(
+            out,
+            "{name}: consent given; the provisioner acts within seconds"
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The volume as it is recorded, marked and found, and the consents that its provisioner waits for.
+fn shown(volume: &Volume) -> String {
+    let mut lines = format!(
+        "{} at {} of class {}\n",
+        volume.name(),
+        volume.place(),
+        volume.class
+    );
+    for (key, value) in facts(volume) {
+        let _ = writeln!(lines, "  {key:<9} {}", printable(&value));
+    }
+    let why = show::what(&volume.report);
+    if !why.is_empty() {
+        let _ = writeln!(lines, "  {:<9} {}", "cause", printable(&why));
+    }
+    let consents = volume.consents();
+    if consents.is_empty() {
+        lines += "  it waits for no consent\n";
+    }
+    for (verb, _) in consents {
+        let _ = writeln!(
+            lines,
+            "  --{:<7} {}",
+            verb.as_str(),
+            effect(verb, volume.pv.is_some())
+        );
+    }
+    lines + "\n"
+}
+
+fn effect(verb: Verb, has_pv: bool) -> &'static str {
+    match verb {
+        Verb::Wipe => "the disk that is there is wiped; its data is lost",
+        Verb::Accept if has_pv => "the disk that is there is the PV's, and its data is the claim's",
+        Verb::Accept => "the volume is offered with its data, which the next tenant can read",
+        Verb::Forget => {
+            "the PV is deleted and no disk is touched; a volume without a mark is offered with its data"
+        }
+    }
+}
+
+fn decision(volume: &Volume, verb: Verb) -> Result<Decision> {
+    let consents = volume.consents();
+    let consent = consents.iter().find(|it| it.0 == verb);
+    let Some((_, consent)) = consent else {
+        let name = volume.name();
+        let state = text(&volume.report, "state");
+        let verb = verb.as_str();
+        bail!(UsageError(format!(
+            "the provisioner does not wait for a consent to {verb} {name} (state {state}); nothing was changed; see explain {name}"
+        )));
+    };
+    Ok(Decision {
+        name: volume.name(),
+        node: volume.node.clone(),
+        pv: volume.pv.as_ref().map(PvView::reference),
+        consent: consent.clone(),
+    })
+}
+
+/// The volumes without a PV of a class whose marks are of a former cluster.
+async fn all(
+    request: &Consent,
+    cluster: &Cluster,
+    out: &mut (dyn Write + Send),
+) -> Result<(Vec<Decision>, Verb)> {
+    let class = request.class.as_deref().unwrap_or_default();
+    let former = request.from_cluster.as_deref().unwrap_or_default();
+    let Some(verb @ (Verb::Wipe | Verb::Accept)) = request.verb() else {
+        bail!(UsageError("--all requires --wipe or --accept".into()));
+    };
+    // Marks of this cluster name tenants whose PVs were lost, not those of a cluster that is gone.
+    let origin = &cluster.origin;
+    origin.compare(&ObjectReference::default(), true);
+    cluster
+        .ensure_known()
+        .await
+        .context("reading the namespace kube-system")?;
+    let own = origin.uid().context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
+    ensure!(
+        own != former,
+        UsageError(format!(
+            "--from-cluster {former} is this cluster: decide for each volume"
+        ))
+    );
+    let answers = fleet::ask_all(cluster, request.namespace.as_deref(), None).await?;
+    for error in answers.iter().filter_map(Answer::error) {
+        writeln!(out, "left out: {}", printable(error))?;
+    }
+    let is_wanted = |class_of: &Value, volume: &Value| {
+        text(class_of, "name") == class
+            && text(volume, "reason") == "Dirty"
+            && text(&volume["mark"], "cluster") == former
+    };
+    let found = volumes(&answers).filter(|(_, class, volume)| is_wanted(class, volume));
+    let decisions = found.filter_map(|(answer, _, volume)| {
+        let consents = consents(volume);
+        let (_, consent) = consents.into_iter().find(|it| it.0 == verb)?;
+        Some(Decision {
+            name: format!("{}:{}", answer.node, text(volume, "path")),
+            node: answer.node.clone(),
+            pv: None,
+            consent,
+        })
+    });
+    let decisions: Vec<_> = decisions.collect();
+    ensure!(
+        !decisions.is_empty(),
+        UsageError(format!(
+            "no volume of class {class} waits for a decision and has a mark of cluster {former}; see list"
+        ))
+    );
+    for decision in &decisions {
+        writeln!(out, "{}", printable(&decision.name))?;
+    }
+    Ok((decisions, verb))
+}
+
+/// The question, and the answer that confirms.
+fn question(decisions: &[Decision], verb: Verb) -> (String, String) {
+    let what = match verb {
+        Verb::Wipe => "All data in it will be lost.",
+        Verb::Accept => "Its data will be readable.",
+        Verb::Forget => "Its PV will be deleted.",
+    };
+    match decisions {
+        [one] => (
+            format!("{what} To go on, type {}: ", one.name),
+            one.name.clone(),
+        ),
+        all => {
+            let count = all.len().to_string();
+            (
+                format!("{count} volumes. {what} To go on, type their number: "),
+                count,
+            )
+        }
+    }
+}
+
+/// Sets the annotation of the PV, or of the Node under a key of the disk.
+async fn give(cluster: &Cluster, decision: &Decision) -> Result<()> {
+    let consent = &decision.consent;
+    if let Some(pv) = &decision.pv {
+        let metadata = json!({ "annotations": { ANNOTATION_CONSENT: consent } });
+        cluster.patch_pv(pv, metadata).await?;
+    } else {
+        let disk = consent.split(':').nth(2).unwrap_or_default();
+        let annotations = json!({ format!("{CONSENT_PREFIX}{disk}"): consent });
+        cluster.annotate_node(&decision.node, &annotations).await?;
+    }
+    Ok(())
+}

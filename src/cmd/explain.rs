@@ -1,0 +1,146 @@
+//! `explain`: each check of a volume with its result, what happens next, and the commands that change it. It changes
+//! nothing.
+
+mod checks;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::api_server::cluster;
+use super::status::show::{self, Severity, text};
+use super::table::structured;
+use super::volume::Volume;
+use crate::args::{Explain, OutputFormat, Verb};
+use crate::log::printable;
+use checks::{Check, checks, next};
+
+/// Explains the volume. The exit code is 1 if it has a problem.
+///
+/// # Errors
+/// When the volume is not found, or the output cannot be written.
+pub async fn command(request: &Explain, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
+    let cluster = cluster(&request.api_server).await?;
+    let namespace = request.namespace.as_deref();
+    let volume = Volume::find(&cluster, namespace, &request.volume).await?;
+    let text = match request.output {
+        OutputFormat::Table => explained(&volume),
+        format => structured(format, &document(&volume))?,
+    };
+    out.write_all(text.as_bytes())
+        .context("writing the result")?;
+    let is_problem = show::severity(&volume.report) == Severity::Problem;
+    Ok(ExitCode::from(u8::from(is_problem)))
+}
+
+fn document(volume: &Volume) -> Value {
+    let checks = checks(&volume.report);
+    let checks = checks
+        .iter()
+        .map(|it| json!({ "name": it.name, "passed": it.passed }));
+    json!({
+        "node": volume.node,
+        "class": volume.class,
+        "volume": volume.report,
+        "checks": checks.collect::<Vec<_>>(),
+        "next": next(&volume.report),
+        "commands": commands(volume),
+    })
+}
+
+fn explained(volume: &Volume) -> String {
+    let report = &volume.report;
+    let mut lines = vec![format!(
+        "{} at {} of class {}",
+        volume.name(),
+        volume.place(),
+        volume.class
+    )];
+    lines.extend(facts(volume).map(|(key, value)| format!("  {key:<9} {value}")));
+    lines.push(String::new());
+    for Check { name, passed } in checks(report) {
+        let (sign, why) = match passed {
+            Some(true) => ('✔', String::new()),
+            Some(false) => ('✘', cause(report)),
+            None => ('-', "not checked yet".into()),
+        };
+        lines.push(format!("{sign} {name:<52} {why}").trim_end().to_owned());
+    }
+    lines.extend([String::new(), format!("next: {}", next(report))]);
+    lines.extend(
+        commands(volume)
+            .into_iter()
+            .map(|command| format!("  $ {command}")),
+    );
+    lines.iter().map(|line| printable(line) + "\n").collect()
+}
+
+/// What is recorded, marked and there, and the state.
+pub(super) fn facts(volume: &Volume) -> impl Iterator<Item = (&'static str, String)> {
+    let (report, pv) = (&volume.report, volume.pv.as_ref());
+    let claim = pv.and_then(|pv| pv.claim.as_ref()).map(ToString::to_string);
+    let [_, _, state, capacity, since, _] = show::row(report);
+    let mark = &report["mark"];
+    let mark = mark["state"].as_str().map(|state| {
+        let [uid, cluster] = ["pvUid", "cluster"].map(|key| text(mark, key));
+        format!("{state}, of PV UID {uid}, cluster {cluster}")
+    });
+    let since = Some(since).filter(|it| it != "-");
+    [
+        ("state", Some(state)),
+        ("since", since),
+        ("claim", claim),
+        ("size", Some(capacity)),
+        ("recorded", pv.and_then(|pv| pv.identity.clone())),
+        ("marked", mark),
+        ("there", report["identity"].as_str().map(str::to_owned)),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key, value?)))
+}
+
+/// Why the check fails. The consents are left out: they are among the commands.
+fn cause(report: &Value) -> String {
+    show::what(report)
+}
+
+/// The commands that change the state, the safe ones first.
+fn commands(volume: &Volume) -> Vec<String> {
+    let name = volume.name();
+    let consents = volume.consents();
+    let mut commands = Vec::new();
+    for verb in [Verb::Accept, Verb::Forget, Verb::Wipe] {
+        if consents.iter().any(|it| it.0 == verb) {
+            commands.push(format!(
+                "kubectl local-volume consent {name} --{}",
+                verb.as_str()
+            ));
+        }
+    }
+    let job = volume.report["cleanup"]["job"].as_str();
+    let job = job.and_then(|job| job.split_once('/'));
+    if let (Some((namespace, job)), "CleaningFailed" | "Waiting") =
+        (job, text(&volume.report, "state"))
+    {
+        commands.push(format!("kubectl --namespace {namespace} delete job {job}"));
+    }
+    if let Some(pv) = &volume.pv {
+        match text(&volume.report, "state") {
+            "Paused" => commands.push(format!("kubectl local-volume resume {name}")),
+            "Due" | "Waiting" | "Cleaning" | "CleaningFailed" => {
+                commands.push(format!("kubectl local-volume pause {name}"));
+            }
+            "Retained" => commands.push(format!(
+                "kubectl patch pv {name} --patch '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Delete\"}}}}'"
+            )),
+            _ => {}
+        }
+        commands.push(format!("kubectl describe pv {}", pv.name));
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! `list`: the volumes of all nodes, those that need attention first.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::api_server::cluster;
+use super::fleet::{self, Answer};
+use super::status::show::{self, Severity, text};
+use super::table::{or_dash, structured, table};
+use super::volume::volumes;
+use crate::args::{List, ListFormat, OutputFormat};
+use crate::cluster::Cluster;
+use crate::log::printable;
+use crate::view::PvView;
+
+/// The time between two reads of `--watch`.
+const WATCH_PERIOD: Duration = Duration::from_secs(2);
+const HEADING: [&str; 11] = [
+    "NODE", "CLASS", "ENTRY", "PV", "STATE", "CAPACITY", "SINCE", "CLAIM", "POLICY", "AGE", "WHAT",
+];
+/// The first of the columns that only `-o wide` has, and their number.
+const WIDE: (usize, usize) = (7, 3);
+/// The columns that change without an event.
+const TIMES: [usize; 2] = [6, 9];
+
+/// A volume with its node and its class.
+type Row<'a> = (&'a Answer, &'a Value, &'a Value);
+
+/// Lists the volumes, and with `--watch` those that change, until it is interrupted. The exit code is 1 if a provisioner
+/// did not answer.
+///
+/// # Errors
+/// When no provisioner was found, or a request failed.
+pub async fn command(request: &List, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
+    let cluster = cluster(&request.api_server).await?;
+    let (node, namespace) = (request.node.as_deref(), request.namespace.as_deref());
+    // What was shown of each volume last.
+    let mut shown = BTreeMap::new();
+    loop {
+        let answers = fleet::ask_all(&cluster, namespace, node).await?;
+        let pvs = match request.output {
+            ListFormat::Wide => pvs(&cluster).await?,
+            _ => BTreeMap::new(),
+        };
+        let rows = sorted(&answers, request.class.as_deref());
+        for (key, state, line) in lines(request.output, &rows, &pvs, cluster.now())? {
+            if shown.insert(key, state.clone()) != Some(state) {
+                out.write_all(line.as_bytes()).context("writing the list")?;
+            }
+        }
+        out.flush()?;
+        let errors: Vec<_> = answers.iter().filter_map(Answer::error).collect();
+        for error in &errors {
+            writeln!(io::stderr(), "error: {}", printable(error))?;
+        }
+        if !request.watch {
+            return Ok(ExitCode::from(u8::from(!errors.is_empty())));
+        }
+        sleep(WATCH_PERIOD).await;
+    }
+}
+
+/// All PVs of provisioners, by name.
+async fn pvs(cluster: &Cluster) -> Result<BTreeMap<String, PvView>> {
+    let is_local = |pv: &PvView| pv.path().is_some();
+    let pvs = cluster.pvs_in_pages(ListParams::default(), is_local);
+    let pvs = pvs.await.context("listing the PersistentVolumes")?;
+    Ok(pvs.into_iter().map(|pv| (pv.name.clone(), pv)).collect())
+}
+
+/// The volumes of a class, or all, in the order of what they require of an operator.
+fn sorted<'a>(answers: &'a [Answer], class: Option<&str>) -> Vec<Row<'a>> {
+    let is_wanted = |row: &Row<'_>| class.is_none_or(|class| text(row.1, "name") == class);
+    let mut rows: Vec<_> = volumes(answers).filter(is_wanted).collect();
+    rows.sort_by_key(|(answer, class, volume)| {
+        let names = (text(class, "name"), text(volume, "entry"));
+        (rank(volume), &answer.node, names)
+    });
+    rows
+}
+
+/// The place of a volume in the list: wrong disk, unverified, dirty, failed, waiting, the rest.
+fn rank(volume: &Value) -> u8 {
+    match (text(volume, "state"), text(volume, "reason")) {
+        ("IdentityMismatch" | "MarkMismatch", _) => 0,
+        ("Unlinked", _) => 1,
+        (_, "Dirty") => 2,
+        _ if show::severity(volume) == Severity::Problem => 3,
+        ("Waiting", _) => 4,
+        _ if show::severity(volume) == Severity::Attention => 5,
+        _ => 6,
+    }
+}
+
+/// The lines to write, each with the volume that it is of, and its text without what changes by time.
+fn lines(
+    format: ListFormat,
+    rows: &[Row<'_>],
+    pvs: &BTreeMap<String, PvView>,
+    now: Timestamp,
+) -> Result<Vec<(String, String, String)>> {
+    let format = match format {
+        ListFormat::Name => {
+            let lines = rows
+                .iter()
+                .map(|row| (place(row), name(row), name(row) + "\n"));
+            return Ok(lines.collect());
+        }
+        ListFormat::Table | ListFormat::Wide => {
+            let (first, count) = WIDE;
+            let count = if format == ListFormat::Wide { 0 } else { count };
+            let cut = |mut cells: Vec<String>| {
+                cells.drain(first..first + count);
+                cells
+            };
+            let cells: Vec<_> = rows.iter().map(|row| cells(row, pvs, now)).collect();
+            let states = cells.iter().map(|cells| {
+                let cells = cells.iter().enumerate();
+                let cells = cells.filter(|(at, _)| !TIMES.contains(at));
+                cells.fold(String::new(), |text, (_, cell)| text + cell + "\n")
+            });
+            let keys = rows.iter().map(place).zip(states);
+            let heading = (String::new(), String::new());
+            let keys: Vec<_> = std::iter::once(heading).chain(keys).collect();
+            let heading = cut(HEADING.map(String::from).to_vec());
+            let text = table(heading, cells.into_iter().map(cut));
+            let lines = keys.into_iter().zip(text.split_inclusive('\n'));
+            return Ok(lines
+                .map(|((key, state), line)| (key, state, line.to_owned()))
+                .collect());
+        }
+        ListFormat::Json => OutputFormat::Json,
+        ListFormat::Yaml => OutputFormat::Yaml,
+    };
+    let items = rows.iter().map(|(answer, class, volume)| {
+        let mut item = json!({ "node": answer.node, "class": class["name"] });
+        let fields = item.as_object_mut().zip(volume.as_object());
+        if let Some((item, volume)) = fields {
+            item.extend(volume.clone());
+        }
+        item
+    });
+    let text = structured(format, &json!({ "volumes": items.collect::<Vec<_>>() }))?;
+    Ok(vec![(String::new(), text.clone(), text)])
+}
+
+/// NODE:PATH.
+fn place((answer, _, volume): &Row<'_>) -> String {
+    format!("{}:{}", answer.node, text(volume, "path"))
+}
+
+/// The name of the PV as `kubectl` writes it, or the place of a volume without one.
+fn name(row: &Row<'_>) -> String {
+    let pv = row.2["pv"].as_str();
+    pv.map_or_else(|| place(row), |pv| format!("persistentvolume/{pv}"))
+}
+
+fn cells(
+    (answer, class, volume): &Row<'_>,
+    pvs: &BTreeMap<String, PvView>,
+    now: Timestamp,
+) -> Vec<String> {
+    let [entry, pv, state, capacity, since, what] = show::row(volume);
+    let of_pv = pvs.get(&pv);
+    let claim = of_pv.and_then(|pv| pv.claim.as_ref());
+    let policy = of_pv.map(|pv| json!(pv.policy));
+    let policy = policy.as_ref().and_then(Value::as_str);
+    let created = of_pv.and_then(|pv| pv.created);
+    let age = created.map(|created| age(now, created));
+    let class = text(class, "name").to_owned();
+    let (claim, policy, age) = (or_dash(claim), or_dash(policy), or_dash(age));
+    let node = answer.node.clone();
+    vec![
+        node, class, entry, pv, state, capacity, since, claim, policy, age, what,
+    ]
+}
+
+/// The time since then, in one unit, as `kubectl` writes it.
+fn age(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86400),
+    }
+}
+
+#[cfg(test)]
+mod tests;
