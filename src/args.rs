@@ -1,5 +1,6 @@
 //! The command line and the environment.
 
+mod check;
 mod clean;
 mod common;
 mod consent;
@@ -21,6 +22,7 @@ use std::str::FromStr;
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use check::Check;
 pub use clean::Clean;
 pub use common::{ApiServer, ConfigDir, Kubelet, Log, LogFormat, Server};
 pub use consent::{Consent, Verb};
@@ -51,6 +53,8 @@ pub struct Args {
 pub enum Command {
     /// Runs the provisioner of one node. It is the command without arguments where MY_NODE_NAME is set.
     Run(Run),
+    /// Checks the whole installation, one line for each check, with the remedy.
+    Check(Check),
     /// Lists the volumes of all nodes, those that need attention first.
     List(List),
     /// Explains the state of a volume: each check with its result, what happens next, and the command that changes it.

@@ -38,6 +38,7 @@ pub(crate) use outage::is_unreachable;
 use permissions::lacks_permission;
 pub use permissions::{Permissions, REMEDY};
 use pods::ClaimedPaths;
+pub(crate) use pods::JOB_IMAGE_VARIABLE;
 pub use pods::PodView;
 pub(crate) use retries::retries;
 use tokio::sync::watch;
@@ -223,7 +224,7 @@ impl Cluster {
     }
 
     /// Lists objects page by page, and holds only one page besides the results of `keep`.
-    async fn list_pages<K: Clone + Debug + DeserializeOwned, T>(
+    pub(crate) async fn list_pages<K: Clone + Debug + DeserializeOwned, T>(
         &self,
         resource: &'static str,
         api: Api<K>,

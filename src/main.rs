@@ -10,8 +10,8 @@ use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::cmd::cleaner::Interrupted;
 use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
-    check_config, clean, completion, consent, discover, explain, job, list, node_cleanup, pause,
-    release, run, status,
+    check, check_config, clean, completion, consent, discover, explain, job, list, node_cleanup,
+    pause, release, run, status,
 };
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
@@ -48,6 +48,7 @@ fn dispatch(command: Command, environment: Environment) -> Result<ExitCode> {
     let mut out = io::stdout();
     match command {
         Command::Run(args) => block_on(run::run(args, environment)).map(|()| ExitCode::SUCCESS),
+        Command::Check(request) => block_on(check::command(&request, &mut out)),
         Command::List(request) => block_on(list::command(&request, &mut out)),
         Command::Explain(request) => block_on(explain::command(&request, &mut out)),
         Command::Consent(request) => block_on(consent::command(&request, &mut out)),

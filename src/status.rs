@@ -111,6 +111,7 @@ impl Status {
         let degraded: Vec<_> = pass.degraded.iter().cloned().chain(missing).collect();
         let mut document = json!({
             "schemaVersion": 1,
+            "version": env!("CARGO_PKG_VERSION"),
             "node": pass.node,
             "ready": self.ready().is_ok(),
             "notReady": self.not_ready(),

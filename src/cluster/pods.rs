@@ -22,7 +22,7 @@ use crate::names::LABEL_JOB_PV_UID;
 use crate::view::{ClaimRef, Partial};
 
 /// The environment variable that only provisioners have, ours and the Go program.
-const JOB_IMAGE_VARIABLE: &str = "JOB_CONTAINER_IMAGE";
+pub(crate) const JOB_IMAGE_VARIABLE: &str = "JOB_CONTAINER_IMAGE";
 
 /// A Pod, as far as it is read.
 type Pod = Partial<FullPod, PodSpec, PodStatus>;

@@ -2,6 +2,7 @@
 
 pub(crate) mod api_server;
 mod ask;
+pub mod check;
 pub mod check_config;
 pub mod clean;
 pub mod cleaner;

@@ -113,8 +113,10 @@ impl Volume {
 }
 
 /// The volumes of all answers, with their classes.
-pub(super) fn volumes(answers: &[Answer]) -> impl Iterator<Item = (&Answer, &Value, &Value)> {
-    answers.iter().flat_map(|answer| {
+pub(super) fn volumes<'a>(
+    answers: impl IntoIterator<Item = &'a Answer>,
+) -> impl Iterator<Item = (&'a Answer, &'a Value, &'a Value)> {
+    answers.into_iter().flat_map(|answer| {
         let classes = list(&answer.document, "classes");
         classes.flat_map(move |class| {
             list(class, "volumes").map(move |volume| (answer, class, volume))

@@ -48,7 +48,7 @@ pub(in crate::cmd) fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Ite
     value[key].as_array().into_iter().flatten()
 }
 
-fn texts<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
+pub(in crate::cmd) fn texts<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     list(value, key).filter_map(Value::as_str)
 }
 

@@ -1,0 +1,70 @@
+//! The results of the checks, in their order.
+
+use crate::log::printable;
+
+/// The names that a line shows of many.
+const SHOWN: usize = 5;
+
+/// One result.
+struct Finding {
+    text: String,
+    /// What to do, if the check fails.
+    remedy: Option<String>,
+}
+
+/// The results so far.
+#[derive(Default)]
+pub(super) struct Findings(Vec<Finding>);
+
+impl Findings {
+    pub fn good(&mut self, text: impl Into<String>) {
+        let (text, remedy) = (text.into(), None);
+        self.0.push(Finding { text, remedy });
+    }
+
+    pub fn bad(&mut self, text: &str, remedy: &str) {
+        let (text, remedy) = (text.to_owned(), Some(remedy.to_owned()));
+        self.0.push(Finding { text, remedy });
+    }
+
+    /// The number of checks that fail.
+    pub fn failed(&self) -> usize {
+        self.0.iter().filter(|it| it.remedy.is_some()).count()
+    }
+
+    /// A line for each check, and one for the remedy of each that fails.
+    pub fn text(&self, has_colors: bool) -> String {
+        let mut text = String::new();
+        for Finding { text: what, remedy } in &self.0 {
+            let (sign, color) = match remedy {
+                None => ('✔', "\x1b[32m"),
+                Some(_) => ('✘', "\x1b[31m"),
+            };
+            let (color, end) = if has_colors {
+                (color, "\x1b[0m")
+            } else {
+                ("", "")
+            };
+            text += &format!("{color}{sign}{end} {}\n", printable(what));
+            if let Some(remedy) = remedy {
+                text += &format!("    {}\n", printable(remedy));
+            }
+        }
+        let end = match self.failed() {
+            0 => "No problems found.".to_owned(),
+            1 => "1 check failed.".to_owned(),
+            count => format!("{count} checks failed."),
+        };
+        text + "\n" + &end + "\n"
+    }
+}
+
+/// The first of many names, and how many there are more.
+pub(super) fn some_of<T: AsRef<str>>(names: &[T]) -> String {
+    let shown = names.iter().take(SHOWN).map(AsRef::as_ref);
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
