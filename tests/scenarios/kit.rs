@@ -1,14 +1,14 @@
 //! Small things that many stories need.
 
 mod data;
+mod guest;
 mod nodes;
 mod occupied;
+mod operator;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use control_plane::requests::{Mark, Request};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -23,8 +23,10 @@ use support::stage::{annotation, is_terminating, name, phase};
 use support::{LoopDevice, Program, Stage};
 
 pub use data::*;
+pub use guest::Guest;
 pub use nodes::*;
 pub use occupied::{Occupied, occupied, occupied_raw};
+pub use operator::*;
 
 pub const MIB: u64 = 1 << 20;
 pub const PAUSED: &str = "local-volume-provisioner/paused";
@@ -372,30 +374,4 @@ pub fn mapped_by_kubelet(stage: &Stage, pv: &PersistentVolume, device: &LoopDevi
     let mapped = stage.sandbox.dir(entry).unwrap().join(name(pv));
     symlink(device.path(), &mapped).unwrap();
     mapped
-}
-
-// === other processes ===
-
-/// A process beside the provisioner that ends with the test.
-pub struct Guest(Child);
-
-impl Guest {
-    pub fn start(command: &mut Command) -> Self {
-        Self(command.spawn().unwrap())
-    }
-
-    /// Returns when the command has printed a line.
-    pub fn ready(command: &mut Command) -> Self {
-        let mut guest = Self::start(command.stdout(Stdio::piped()));
-        let mut said = BufReader::new(guest.0.stdout.take().unwrap());
-        assert_ne!(said.read_line(&mut String::new()).unwrap(), 0, "it ended");
-        guest
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

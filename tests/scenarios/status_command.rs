@@ -1,31 +1,25 @@
-//! `status`, in the provisioner's container.
-
-use std::process::Output;
+//! `status`, in the provisioner's container and outside the cluster.
 
 use serde_json::{Value, json};
-use support::Stage;
 use support::stage::name;
+use support::{Program, Stage, skip};
 
-use super::kit::{fast_stage, ready, stage_with, status, status_of};
+use super::kit::{
+    CommandResult, fast_stage, provisioner_on, provisioner_pod, ready, run_as_operator, stage_with,
+    status, status_of,
+};
 use super::stage;
 
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
+fn ask(stage: &Stage, args: &[&str]) -> CommandResult {
+    let mut command = stage.command();
+    command.arg("status").args(args);
+    CommandResult::of(&mut command)
 }
 
-fn ask(stage: &Stage, args: &[&str]) -> Said {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = stage.command().arg("status").args(args).output().unwrap();
-    Said {
-        code: status.code(),
-        out: String::from_utf8(stdout).unwrap(),
-        err: String::from_utf8(stderr).unwrap(),
-    }
+/// A status without the number of passes, which can change at any time.
+fn without_pass(mut document: Value) -> Value {
+    document["pass"].take();
+    document
 }
 
 /// Plain HTTP needs no certificates.
@@ -106,13 +100,8 @@ fn status_reports_a_healthy_node() {
 
     let said = ask(&stage, &["--listen-address", &address, "-o", "json"]);
     let document: Value = serde_json::from_str(&said.out).unwrap();
-    // There may be another pass at any time.
-    let but_pass = |mut document: Value| {
-        document["pass"].take();
-        document
-    };
-    let served = but_pass(status(&mut provisioner));
-    assert_eq!(but_pass(document.clone()), served);
+    let served = without_pass(status(&mut provisioner));
+    assert_eq!(without_pass(document.clone()), served);
     let said = ask(&stage, &["-listen-address", &address, "-output=yaml"]);
     let yaml: Value = serde_saphyr::from_str(&said.out).unwrap();
     assert_eq!(yaml["node"], document["node"]);
@@ -162,4 +151,58 @@ fn a_provisioner_that_does_not_answer_is_reported_with_the_next_step() {
         "{}",
         said.err
     );
+}
+
+/// A stage whose pods can have the address of a provisioner, and two ready provisioners with their pods.
+fn two_nodes() -> Option<(Stage, [(String, Program); 2])> {
+    let (stage, []) = fast_stage([])?;
+    if stage.embedded().is_none() {
+        skip("a real API server connects to no loopback address");
+        return None;
+    }
+    let provisioners = [stage.node(), stage.named("other-node")].map(|node| {
+        let mut provisioner = provisioner_on(&stage, &node);
+        ready(&stage, &mut provisioner);
+        provisioner_pod(&stage, &mut provisioner, &node);
+        (node, provisioner)
+    });
+    Some((stage, provisioners))
+}
+
+#[test]
+fn nodes_are_shown_to_an_operator_outside_the_cluster() {
+    let (stage, mut provisioners) = or_skip!(two_nodes());
+    let shown = run_as_operator(&stage, &["status", "--all"]);
+    assert_eq!(shown.code, Some(0), "{}{}", shown.out, shown.err);
+    assert!(shown.out.starts_with("2 nodes: 2 ready\n"), "{}", shown.out);
+    let shown = run_as_operator(&stage, &["status", "--all", "-o", "json"]);
+    let list: Value = serde_json::from_str(&shown.out).unwrap();
+    for (index, (node, provisioner)) in provisioners.iter_mut().enumerate() {
+        let line = format!("{node}: ready\n");
+        let one = run_as_operator(&stage, &["status", "--node", node]);
+        assert_eq!(one.code, Some(0), "{}{}", one.out, one.err);
+        assert!(one.out.starts_with(&line), "{}", one.out);
+        let answer = &list["nodes"][index];
+        assert_eq!(answer["node"], *node, "{list}");
+        let served = without_pass(status(provisioner));
+        assert_eq!(served["node"], *node);
+        assert_eq!(without_pass(answer["status"].clone()), served);
+    }
+}
+
+#[test]
+fn a_node_whose_pod_cannot_be_reached_is_reported_as_not_ready() {
+    let (stage, [(healthy, _running), (lost, mut provisioner)]) = or_skip!(two_nodes());
+    provisioner.kill();
+    let shown = run_as_operator(&stage, &["status", "--all"]);
+    assert_eq!(shown.code, Some(1), "{}{}", shown.out, shown.err);
+    assert!(shown.out.starts_with("2 nodes: 1 ready\n"), "{}", shown.out);
+    let row = |node: &str| {
+        let mut lines = shown.out.lines();
+        lines.find(|line| line.starts_with(&format!("{node} ")))
+    };
+    let (healthy, lost_row) = (row(&healthy).unwrap(), row(&lost).unwrap());
+    assert!(!healthy.contains("NOT READY"), "{}", shown.out);
+    assert!(lost_row.contains("NOT READY"), "{}", shown.out);
+    assert!(lost_row.contains("docs/status.md"), "{}", shown.out);
 }

@@ -5,8 +5,10 @@ use std::io;
 use axum::{
     body::{Body, Bytes},
     http::{
-        HeaderValue, StatusCode,
-        header::{CONTENT_TYPE, RETRY_AFTER, WARNING},
+        HeaderValue, StatusCode, Version,
+        header::{
+            CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING, WARNING,
+        },
     },
     response::{IntoResponse, Response},
 };
@@ -40,6 +42,15 @@ impl IntoResponse for Status {
         }
         response
     }
+}
+
+/// Another server's answer, without what concerns the connection to that server: hyper sets its own.
+pub(super) fn passed_on(mut response: Response) -> Response {
+    for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
+        response.headers_mut().remove(name);
+    }
+    *response.version_mut() = Version::HTTP_11;
+    response
 }
 
 /// Adds a warning that clients show to their user.

@@ -123,23 +123,24 @@ fn entries(r: &'static Resource) -> Vec<Value> {
         main["categories"] = json!(["all"]);
     }
     let mut entries = vec![main];
-    let mut subresource = |name: &str, verbs: &[&str]| {
+    let mut subresource = |name: &str, kind: &str, verbs: &[&str]| {
         entries.push(json!({
             "name": format!("{}/{name}", r.plural),
             "singularName": "",
             "namespaced": r.namespaced,
-            "kind": r.kind,
+            "kind": kind,
             "verbs": verbs,
         }));
     };
     if r == &resource::NAMESPACES {
-        subresource("finalize", &["update"]);
+        subresource("finalize", r.kind, &["update"]);
     }
     if r == &resource::PODS {
-        subresource("log", &["get"]);
+        subresource("log", r.kind, &["get"]);
+        subresource("proxy", "PodProxyOptions", &["get"]);
     }
     if r.status {
-        subresource("status", &["get", "patch", "update"]);
+        subresource("status", r.kind, &["get", "patch", "update"]);
     }
     entries
 }

@@ -7,6 +7,7 @@ mod discovery;
 mod gate;
 mod logs;
 mod openapi;
+mod proxy;
 mod query;
 mod read;
 mod relay;
@@ -55,6 +56,11 @@ pub(crate) fn service(server: Server, gate: Gate) -> Service {
 /// Where resources are: in namespaces or not, collections, objects and subresources.
 fn resources<S: Clone + Send + Sync + 'static>(answer: &MethodRouter<S>) -> Router<S> {
     let mut routes = Router::new();
+    // What a proxy is asked for follows the subresource.
+    let proxied = "/api/{version}/namespaces/{namespace}/{plural}/{name}/{subresource}/";
+    for path in [proxied, &format!("{proxied}{{*path}}")] {
+        routes = routes.route(path, answer.clone());
+    }
     for root in ["/api/{version}", "/apis/{group}/{version}"] {
         for place in ["", "/namespaces/{namespace}"] {
             for path in [
@@ -84,8 +90,9 @@ async fn respond(
         (Verb::Watch, _) => watching::watch(&server, &faults, target, &call),
         (Verb::List, _) => read::list(&server, &faults, target, &call),
         (Verb::Get, "log") => logs::log(&server, target, &call),
+        (Verb::Get, "proxy") => proxy::proxy(&server, target, &call).await,
         (Verb::Get, _) => read::get(&server, target, &call),
-        (_, "log") => Err(Status::method_not_allowed()),
+        (_, "log" | "proxy") => Err(Status::method_not_allowed()),
         (Verb::Create, _) if !one => write::create(&server, target, &call),
         (Verb::Update, _) if one => write::update(&server, target, &call),
         (Verb::Patch, _) if one => write::patch(&server, target, &call),

@@ -23,7 +23,7 @@ impl Target {
     }
 
     /// What the parts of a path mean, if anything.
-    pub(super) fn of(params: &RawPathParams) -> Option<Self> {
+    pub(super) fn of(params: &RawPathParams, path: &str) -> Option<Self> {
         let part = |key: &str| {
             let found = params.iter().find(|(name, _)| *name == key);
             found.map_or("", |(_, value)| value)
@@ -39,7 +39,11 @@ impl Target {
         let resource = resource?;
         // An object of a namespaced type is only reached through its namespace.
         let is_whole = name.is_empty() || resource.namespaced != namespace.is_empty();
+        let is_longer = path.ends_with('/') || !part("path").is_empty();
         let known = match subresource {
+            "proxy" => resource == &resource::PODS,
+            // Only the path of a proxy goes on after the subresource.
+            _ if is_longer => false,
             "" => true,
             "status" => resource.status,
             "log" => resource == &resource::PODS,

@@ -7,14 +7,14 @@ use axum::{
     body::Body,
     extract::State,
     http::{
-        Request, Response, StatusCode, Version,
-        header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, USER_AGENT},
+        Request, Response, StatusCode,
+        header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
     },
     routing::any,
 };
 use http_body_util::BodyExt;
 
-use super::{Call, Gate, Service, gate, relay, resources};
+use super::{Call, Gate, Service, answer, gate, relay, resources};
 use crate::{faults::Faults, front::Upstream, requests::Verb};
 
 type Forwarding = (Arc<dyn Upstream>, Faults);
@@ -48,17 +48,12 @@ async fn ask(upstream: &dyn Upstream, faults: &Faults, call: &Call) -> io::Resul
             request.headers_mut().insert(name, value.clone());
         }
     }
-    let (mut head, content) = upstream.ask(request).await?.into_parts();
+    let (head, content) = upstream.ask(request).await?.into_parts();
     let body = match &call.target {
         Some(target) if call.verb == Verb::Watch && head.status == StatusCode::OK => {
             relay::pass_on(Body::new(content), call, target, faults)
         }
         _ => content.collect().await?.to_bytes().into(),
     };
-    // Hop by hop: hyper sets its own.
-    for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
-        head.headers.remove(name);
-    }
-    head.version = Version::HTTP_11;
-    Ok(Response::from_parts(head, body))
+    Ok(answer::passed_on(Response::from_parts(head, body)))
 }
