@@ -150,6 +150,7 @@ impl Args {
     pub fn log(&self) -> Log {
         match &self.command {
             Command::Run(Run { log, .. })
+            | Command::Clean(Clean { log, .. })
             | Command::NodeCleanup(NodeCleanup { log, .. })
             | Command::Job(Job { log, .. }) => log.clone(),
             _ => Log::default(),

@@ -1,6 +1,6 @@
 //! Arguments of `clean`.
 
-use super::{ConfigDir, Kubelet};
+use super::{ConfigDir, Kubelet, Log};
 use crate::config::CleanMethod;
 
 /// Arguments of `clean`.
@@ -39,4 +39,8 @@ pub struct Clean {
     #[allow(missing_docs)]
     #[command(flatten)]
     pub kubelet: Kubelet,
+
+    #[allow(missing_docs)]
+    #[command(flatten)]
+    pub log: Log,
 }

@@ -17,7 +17,11 @@ pub(super) fn ensure_terminal() -> Result<()> {
 }
 
 /// Requires the operator to type a text, which cannot be confirmed by habit.
-pub(super) async fn confirm(question: String, expected: &[u8]) -> Result<()> {
+pub(super) async fn confirm(
+    question: String,
+    expected: &[u8],
+    otherwise: &'static str,
+) -> Result<()> {
     let answer = spawn_blocking(move || {
         // Discards input that was typed before the question.
         tcflush(io::stdin(), FlushArg::TCIFLUSH)?;
@@ -27,6 +31,6 @@ pub(super) async fn confirm(question: String, expected: &[u8]) -> Result<()> {
         io::Result::Ok(answer)
     });
     let answer = answer.await?.context("the question cannot be asked")?;
-    ensure!(answer.trim_ascii() == expected, "the answer is another one");
+    ensure!(answer.trim_ascii() == expected, otherwise);
     Ok(())
 }

@@ -57,7 +57,7 @@ pub async fn command(request: &Consent, out: &mut (dyn Write + Send)) -> Result<
         out.flush()?;
         ensure_terminal().map_err(|error| UsageError(error.to_string()))?;
         let (question, expected) = question(&decisions, verb);
-        confirm(question, expected.as_bytes())
+        confirm(question, expected.as_bytes(), "that is another answer")
             .await
             .map_err(|error| UsageError(format!("{error}; nothing was changed")))?;
     }
