@@ -101,8 +101,8 @@ fn healthy_installation_has_no_problems() {
         0,
         &[
             "✔ the API server answers: v1.",
-            "✔ DaemonSet kube-system/provisioner has a ready pod on each of its 1 nodes",
-            &format!("class {class}"),
+            "✔ DaemonSet kube-system/provisioner: 1 of 1 pods are ready",
+            &format!("✔ class {class}: 1 volume found"),
             "No problems found.",
         ],
     );
@@ -141,11 +141,10 @@ fn daemon_sets_are_checked() {
 fn silent_provisioner_is_a_problem() {
     let (stage, mut provisioner, _) = or_skip!(healthy());
     provisioner.kill();
-    fails(
-        &stage,
-        &format!("provisioner-{}", stage.node()),
-        "read the log of the pod",
-    );
+    let pod = format!("provisioner-{}", stage.node());
+    let text = format!("pod kube-system/{pod}: the request to the API server failed: 503");
+    let remedy = format!("kubectl --namespace kube-system logs {pod}");
+    fails(&stage, &text, &remedy);
 }
 
 #[test]
@@ -165,8 +164,12 @@ fn class_that_offers_no_entry_is_a_problem() {
     let entry = stage.sandbox.dir("disks/empty/not-mounted").unwrap();
     skipped(&stage, &mut provisioner, &entry, "NotMounted");
     let class = stage.named("empty");
-    let text = format!("class {class} offers none of its 1 entries: NotMounted");
-    fails(&stage, &text, &format!("list --class {class}"));
+    let text = format!("class {class} offers none of its 1 entry: NotMounted");
+    fails(
+        &stage,
+        &text,
+        &format!("kubectl local-volume list --class {class}"),
+    );
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn paused_node_is_a_problem() {
     fails(
         &stage,
         &format!("cleaning is paused on {node}"),
-        "resume --node",
+        &format!("kubectl local-volume resume --node {node}"),
     );
     answers(
         &run_as_operator(&stage, &["resume", "--node", &node]),

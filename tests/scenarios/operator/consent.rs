@@ -70,7 +70,7 @@ fn without_an_answer_nothing_is_changed() {
         answers(&result, code, texts);
         assert!(!is_given(&stage), "{args:?}");
     }
-    answers(&consent(&stage, &["--wipe"]), 2, &["--all"]);
+    answers(&consent(&stage, &["--wipe"]), 2, &["<PV|NODE:PATH|--all>"]);
     stage.still(&mut provisioner, "it is as it was", || has_secret(&path));
     skipped(&stage, &mut provisioner, &path, "Dirty");
 }

@@ -107,9 +107,15 @@ fn volumes_are_listed_although_a_provisioner_does_not_answer() {
     let mut fleet = or_skip!(fleet());
     fleet.other.1.kill();
     let result = run_as_operator(&fleet.stage, &["list"]);
-    let pod = format!("error: pod kube-system/provisioner-{}", fleet.other.0);
+    let node = &fleet.other.0;
+    let pod = format!("error: pod kube-system/provisioner-{node}: ");
     answers(&result, 1, &[]);
     assert!(result.err.starts_with(&pod), "{}", result.err);
+    assert!(result.err.contains("503"), "{}", result.err);
+    let place = format!("{node}:/no/path");
+    let explained = run_as_operator(&fleet.stage, &["explain", &place]);
+    let error = format!("the provisioner of node {node} does not answer: pod kube-system/");
+    answers(&explained, 1, &[&error]);
     assert_eq!(
         entries_in(&result.out),
         ["wrong", "dirty", "healthy", "other-class"]
