@@ -1,5 +1,7 @@
 //! Arguments of `consent`.
 
+use clap::ArgGroup;
+
 use super::ApiServer;
 
 /// Arguments of `consent`.
@@ -12,15 +14,12 @@ use super::ApiServer;
     $ kubectl local-volume consent local-pv-5e3a1f20\n  \
     $ kubectl local-volume consent local-pv-5e3a1f20 --wipe\n  \
     $ kubectl local-volume consent worker-3:/mnt/disks/ssd1 --accept --dry-run\n  \
-    $ kubectl local-volume consent --all --class fast --from-cluster 6c1d2a30-5f0e-4b8e-9d60-2f6b7c9f1e11 --wipe"
+    $ kubectl local-volume consent --all --class fast --from-cluster 6c1d2a30-5f0e-4b8e-9d60-2f6b7c9f1e11 --wipe",
+    group(ArgGroup::new("volumes").required(true))
 )]
 pub struct Consent {
     /// The volume: the name of its PersistentVolume, or its node and its path on the host.
-    #[arg(
-        value_name = "PV|NODE:PATH",
-        required_unless_present = "all",
-        conflicts_with = "all"
-    )]
+    #[arg(value_name = "PV|NODE:PATH", group = "volumes")]
     pub volume: Option<String>,
 
     #[allow(missing_docs)]
@@ -28,7 +27,7 @@ pub struct Consent {
     pub verb: Verbs,
 
     /// All volumes without a PV of --class whose marks are of --from-cluster, after that cluster is gone.
-    #[arg(long, requires_all = ["class", "from_cluster"])]
+    #[arg(long, group = "volumes", requires_all = ["class", "from_cluster"])]
     pub all: bool,
 
     /// The class of the volumes.

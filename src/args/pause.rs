@@ -1,5 +1,7 @@
 //! Arguments of `pause` and `resume`.
 
+use clap::ArgGroup;
+
 use super::ApiServer;
 
 /// Arguments of `pause` and `resume`.
@@ -11,19 +13,20 @@ use super::ApiServer;
     Examples:\n  \
     $ kubectl local-volume pause local-pv-5e3a1f20\n  \
     $ kubectl local-volume pause --node worker-3\n  \
-    $ kubectl local-volume resume --all"
+    $ kubectl local-volume resume --all",
+    group(ArgGroup::new("target").required(true))
 )]
 pub struct Pause {
     /// The PersistentVolume whose volume is meant.
-    #[arg(value_name = "PV", required_unless_present_any = ["node", "all"])]
+    #[arg(value_name = "PV", group = "target")]
     pub pv: Option<String>,
 
     /// All volumes of this node.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["pv", "all"])]
+    #[arg(long, value_name = "NAME", group = "target")]
     pub node: Option<String>,
 
     /// All volumes of all nodes that have a provisioner.
-    #[arg(long, conflicts_with = "pv")]
+    #[arg(long, group = "target")]
     pub all: bool,
 
     /// Show what would be done, and change nothing.

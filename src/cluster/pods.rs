@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::pvs::PVS;
+use super::retries::POD_STATUS;
 use super::{ApiError, Cluster};
 use crate::names::LABEL_JOB_PV_UID;
 use crate::view::{ClaimRef, Partial};
@@ -153,7 +154,7 @@ impl Cluster {
     /// [`ApiError`], also when the API server cannot reach the pod.
     pub async fn provisioner_status(&self, pod: &str) -> Result<String, ApiError> {
         let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/proxy/status");
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}{POD_STATUS}");
         let request = Request::get(path).body(Vec::new());
         let request = request.map_err(|error| ApiError::Failed(error.to_string()))?;
         let answer = self.client.request_text(request);

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::client::retry::{InvalidBackoff, RetryPolicy};
+use tokio::time::Sleep;
 use tower::BoxError;
 use tower::retry::Policy;
 
@@ -13,54 +14,59 @@ use tower::retry::Policy;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(30));
 const RETRIES: u32 = 15;
 
-/// Retries, except of what a pod answers or does not: an operator waits for it.
-#[derive(Clone)]
-pub(crate) struct Retries(RetryPolicy);
+/// The end of the path of a request that the API server forwards to a pod.
+pub(super) const POD_STATUS: &str = "/proxy/status";
 
 /// The retry policy: honours `Retry-After`, and otherwise backs off with jitter.
 pub(crate) fn retries() -> Result<Retries, InvalidBackoff> {
     RetryPolicy::new(PAUSES.0, PAUSES.1, RETRIES, true).map(Retries)
 }
 
-impl<Response> Policy<Request<Body>, Response, BoxError> for Retries
-where
-    RetryPolicy: Policy<Request<Body>, Response, BoxError>,
-{
-    type Future = <RetryPolicy as Policy<Request<Body>, Response, BoxError>>::Future;
+/// Retries all but requests to a pod that the API server cannot reach. A retry would hide the cause until the request's
+/// time limit.
+#[derive(Clone)]
+pub(crate) struct Retries(RetryPolicy);
+
+impl<T> Policy<Request<Body>, Response<T>, BoxError> for Retries {
+    type Future = Sleep;
 
     fn retry(
         &mut self,
         request: &mut Request<Body>,
-        answer: &mut Result<Response, BoxError>,
-    ) -> Option<Self::Future> {
-        let is_of_pod = request.uri().path().contains("/proxy/");
-        self.0.retry(request, answer).filter(|_| !is_of_pod)
+        result: &mut Result<Response<T>, BoxError>,
+    ) -> Option<Sleep> {
+        let is_unavailable = |it: &Response<T>| it.status() == StatusCode::SERVICE_UNAVAILABLE;
+        if request.uri().path().ends_with(POD_STATUS) && result.as_ref().is_ok_and(is_unavailable) {
+            return None;
+        }
+        self.0.retry(request, result)
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        Policy::<_, Response, _>::clone_request(&mut self.0, request)
+        // The type of the response has no influence.
+        Policy::<_, Response<T>, _>::clone_request(&mut self.0, request)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Response;
     use tokio::time::Instant;
 
     use super::*;
 
     /// The pause after a response, if the request is retried.
     fn pause(policy: &mut Retries, code: u16, retry_after: Option<&str>) -> Option<Duration> {
-        pause_of("/api/v1/nodes", policy, code, retry_after)
+        pause_at(policy, "/api/v1/pods", code, retry_after)
     }
 
-    fn pause_of(
-        path: &str,
+    fn pause_at(
         policy: &mut Retries,
+        path: &str,
         code: u16,
         retry_after: Option<&str>,
     ) -> Option<Duration> {
-        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = path.parse().unwrap();
         let mut answer = Response::builder().status(code);
         if let Some(seconds) = retry_after {
             answer = answer.header("Retry-After", seconds);
@@ -83,7 +89,13 @@ mod tests {
         for code in [200, 403, 410, 500] {
             assert_eq!(pause(&mut retries().unwrap(), code, None), None, "{code}");
         }
-        let of_pod = "/api/v1/namespaces/a/pods/b/proxy/status";
-        assert_eq!(pause_of(of_pod, &mut retries().unwrap(), 503, None), None);
+    }
+
+    #[tokio::test]
+    async fn unreachable_pod_is_not_asked_again() {
+        let path = "/api/v1/namespaces/a/pods/b/proxy/status";
+        let pause = |code| pause_at(&mut retries().unwrap(), path, code, None);
+        assert_eq!(pause(503), None);
+        assert!(pause(429).is_some());
     }
 }

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::api_server::cluster;
 use super::ask::{confirm, ensure_terminal};
-use super::explain::facts;
+use super::explain::{cause, facts};
 use super::fleet::{self, Answer};
 use super::run::UsageError;
-use super::status::show::{self, text};
+use super::status::show::text;
 use super::volume::{Volume, consents, volumes};
 use crate::args::{Consent, Verb};
 use crate::cluster::Cluster;
@@ -80,16 +80,11 @@ pub async fn command(request: &Consent, out: &mut (dyn Write + Send)) -> Result<
 
 /// The volume as it is recorded, marked and found, and the consents that its provisioner waits for.
 fn shown(volume: &Volume) -> String {
-    let mut lines = format!(
-        "{} at {} of class {}\n",
-        volume.name(),
-        volume.place(),
-        volume.class
-    );
+    let mut lines = volume.heading() + "\n";
     for (key, value) in facts(volume) {
         let _ = writeln!(lines, "  {key:<9} {}", printable(&value));
     }
-    let why = show::what(&volume.report);
+    let why = cause(&volume.report);
     if !why.is_empty() {
         let _ = writeln!(lines, "  {:<9} {}", "cause", printable(&why));
     }

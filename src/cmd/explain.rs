@@ -15,6 +15,7 @@ use super::table::structured;
 use super::volume::Volume;
 use crate::args::{Explain, OutputFormat, Verb};
 use crate::log::printable;
+use crate::plan::TO_DECIDE;
 use checks::{Check, checks, next};
 
 /// Explains the volume. The exit code is 1 if it has a problem.
@@ -52,21 +53,19 @@ fn document(volume: &Volume) -> Value {
 
 fn explained(volume: &Volume) -> String {
     let report = &volume.report;
-    let mut lines = vec![format!(
-        "{} at {} of class {}",
-        volume.name(),
-        volume.place(),
-        volume.class
-    )];
+    let mut lines = vec![volume.heading()];
     lines.extend(facts(volume).map(|(key, value)| format!("  {key:<9} {value}")));
     lines.push(String::new());
-    for Check { name, passed } in checks(report) {
+    let checks = checks(report);
+    let width = checks.iter().map(|it| it.name.chars().count()).max();
+    let width = width.unwrap_or_default();
+    for Check { name, passed } in checks {
         let (sign, why) = match passed {
             Some(true) => ('✔', String::new()),
             Some(false) => ('✘', cause(report)),
             None => ('-', "not checked yet".into()),
         };
-        lines.push(format!("{sign} {name:<52} {why}").trim_end().to_owned());
+        lines.push(format!("{sign} {name:<width$} {why}").trim_end().to_owned());
     }
     lines.extend([String::new(), format!("next: {}", next(report))]);
     lines.extend(
@@ -85,7 +84,10 @@ pub(super) fn facts(volume: &Volume) -> impl Iterator<Item = (&'static str, Stri
     let mark = &report["mark"];
     let mark = mark["state"].as_str().map(|state| {
         let [uid, cluster] = ["pvUid", "cluster"].map(|key| text(mark, key));
-        format!("{state}, of PV UID {uid}, cluster {cluster}")
+        match uid {
+            "" => format!("{state}, of no PV, cluster {cluster}"),
+            uid => format!("{state}, of PV UID {uid}, cluster {cluster}"),
+        }
     });
     let since = Some(since).filter(|it| it != "-");
     [
@@ -101,9 +103,13 @@ pub(super) fn facts(volume: &Volume) -> impl Iterator<Item = (&'static str, Stri
     .filter_map(|(key, value)| Some((key, value?)))
 }
 
-/// Why the check fails. The consents are left out: they are among the commands.
-fn cause(report: &Value) -> String {
-    show::what(report)
+/// Why the volume is not offered or cleaned, without the annotations that permit it: commands set them.
+pub(super) fn cause(report: &Value) -> String {
+    let what = show::what(report);
+    match what.split_once(TO_DECIDE) {
+        Some((cause, _)) => cause.to_owned(),
+        None => what,
+    }
 }
 
 /// The commands that change the state, the safe ones first.

@@ -1,6 +1,6 @@
 //! One volume of the cluster, as an operator names it: by its PV, or by its node and path.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 
 use super::fleet::{self, Answer};
@@ -30,12 +30,13 @@ impl Volume {
         if let Some((node, path)) = name.split_once(":/") {
             let path = format!("/{path}");
             let answers = fleet::ask_all(cluster, namespace, Some(node)).await?;
-            let mut found = Self::of(&answers, |report| text(report, "path") == path)
-                .with_context(|| {
-                    format!(
-                        "node {node} has no volume or entry {path}; list --node {node} shows all"
-                    )
-                })?;
+            let found = Self::of(&answers, |report| text(report, "path") == path);
+            let mut found = found.ok_or_else(|| match silent(&answers) {
+                Some(error) => anyhow!("the provisioner of node {node} does not answer: {error}"),
+                None => anyhow!(
+                    "node {node} has no volume or entry {path}; list --node {node} shows all"
+                ),
+            })?;
             if let Some(pv) = found.report["pv"].as_str() {
                 found.pv = cluster
                     .pv(pv)
@@ -61,9 +62,12 @@ impl Volume {
             pods.retain(|pod| is_named(&pod.node));
         }
         let answers = fleet::ask_pods(cluster, pods).await;
-        let found = Self::of(&answers, |report| text(report, "pv") == name).with_context(|| {
+        let found = Self::of(&answers, |report| text(report, "pv") == name).ok_or_else(|| {
             let nodes = pv.hostnames.join(", ");
-            format!("no provisioner reports PV {name} (of node {nodes}): if that node is gone for good, see release and docs/node-cleanup.md")
+            match silent(&answers) {
+                Some(error) => anyhow!("no provisioner that answers reports PV {name} (of node {nodes}): {error}"),
+                None => anyhow!("no provisioner reports PV {name} (of node {nodes}): if that node is gone for good, see release and docs/node-cleanup.md"),
+            }
         })?;
         Ok(Self {
             pv: Some(pv),
@@ -71,20 +75,23 @@ impl Volume {
         })
     }
 
-    fn of(answers: &[Answer], is_wanted: impl Fn(&Value) -> bool) -> Result<Self> {
-        for (answer, class, report) in volumes(answers) {
-            if is_wanted(report) {
-                return Ok(Self {
-                    node: answer.node.clone(),
-                    class: text(class, "name").to_owned(),
-                    report: report.clone(),
-                    pv: None,
-                });
-            }
-        }
-        match answers.iter().find_map(Answer::error) {
-            Some(error) => bail!("{error}"),
-            None => bail!("each provisioner that was asked has answered"),
+    fn of(answers: &[Answer], is_wanted: impl Fn(&Value) -> bool) -> Option<Self> {
+        let mut volumes = volumes(answers);
+        let (answer, class, report) = volumes.find(|(_, _, report)| is_wanted(report))?;
+        Some(Self {
+            node: answer.node.clone(),
+            class: text(class, "name").to_owned(),
+            report: report.clone(),
+            pv: None,
+        })
+    }
+
+    /// Its names and its class.
+    pub fn heading(&self) -> String {
+        let (place, class) = (self.place(), &self.class);
+        match &self.pv {
+            Some(pv) => format!("{} at {place} of class {class}", pv.name),
+            None => format!("{place} of class {class}"),
         }
     }
 
@@ -110,6 +117,11 @@ impl Volume {
         }
         consents
     }
+}
+
+/// The error of a provisioner that did not answer.
+fn silent(answers: &[Answer]) -> Option<&str> {
+    answers.iter().find_map(Answer::error)
 }
 
 /// The volumes of all answers, with their classes.

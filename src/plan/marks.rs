@@ -9,7 +9,7 @@ use crate::names::{ANNOTATION_CONSENT, ANNOTATION_OFFER, CONSENT_PREFIX, pv_name
 use crate::types::{HostPath, SkipReason};
 use crate::view::{PvView, Tenancy};
 
-use super::consent::{consent, consents_to};
+use super::consent::{TO_DECIDE, consent, consents_to};
 use super::mark::{Agreement, Unowned, agreement, describe, holds_leftovers, unowned};
 use super::upkeep::record_use;
 use super::{
@@ -246,7 +246,7 @@ impl<'a> Planner<'a> {
                 let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
                 let hash = candidate.identity.hash();
                 let detail = format!(
-                    "{path} may hold the data of a tenant: {what}; to decide: kubectl annotate --overwrite node {node} {CONSENT_PREFIX}{hash}={wipe} (deletes the data, then offers the volume), or ={accept} (offers it as it is)"
+                    "{path} may hold the data of a tenant: {what}{TO_DECIDE}kubectl annotate --overwrite node {node} {CONSENT_PREFIX}{hash}={wipe} (deletes the data, then offers the volume), or ={accept} (offers it as it is)"
                 );
                 Err(Skip::new(SkipReason::Dirty, detail))
             }

@@ -49,7 +49,7 @@ pub use action::{
 };
 pub use cancel::{Cancellation, wipe_ended};
 pub use cleanup::FOR_A_SLOT;
-pub use consent::{consents_in, consents_to_forget, consents_to_wipe, forget};
+pub use consent::{TO_DECIDE, consents_in, consents_to_forget, consents_to_wipe, forget};
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use installations::other_installation;
 pub use ledger::{Ledger, OWNED_PAUSE, Refusal};

@@ -84,7 +84,7 @@ async fn rollout(
         findings.bad(&format!("DaemonSet {name} selects no node"), remedy);
     } else if ready == desired && updated == desired {
         findings.good(format!(
-            "DaemonSet {name} has a ready pod on each of its {desired} nodes"
+            "DaemonSet {name}: {ready} of {desired} pods are ready"
         ));
     } else {
         let text = format!(

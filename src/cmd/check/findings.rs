@@ -52,11 +52,16 @@ impl Findings {
         }
         let end = match self.failed() {
             0 => "No problems found.".to_owned(),
-            1 => "1 check failed.".to_owned(),
-            count => format!("{count} checks failed."),
+            count => format!("{} failed.", counted(count, "check")),
         };
         text + "\n" + &end + "\n"
     }
+}
+
+/// A number with its noun, in the singular or with an s.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{end}")
 }
 
 /// The first of many names, and how many there are more.

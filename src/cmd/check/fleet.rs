@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::findings::{Findings, some_of};
+use super::findings::{Findings, counted, some_of};
 use crate::cmd::fleet::Answer;
 use crate::cmd::status::show::{self, Severity, list, text, texts};
 use crate::cmd::volume::volumes;
@@ -21,20 +21,24 @@ const LATE: &str = "WaitForFirstConsumer";
 pub(super) fn check(answers: &[Answer], classes: Option<&[StorageClass]>, findings: &mut Findings) {
     let (silent, asked): (Vec<_>, Vec<_>) = answers.iter().partition(|it| it.error().is_some());
     for answer in &silent {
-        findings.bad(
-            answer.error().unwrap_or_default(),
-            "read the log of the pod; if it has started, allow get on pods/proxy, and let the API server reach its port",
+        let (namespace, pod) = answer.pod.split_once('/').unwrap_or_default();
+        let remedy = format!(
+            "kubectl --namespace {namespace} logs {pod}; if it runs, allow get on pods/proxy, and let the API server reach its port"
         );
+        findings.bad(answer.error().unwrap_or_default(), &remedy);
     }
     if !asked.is_empty() {
-        findings.good(format!("{} provisioners answer", asked.len()));
+        findings.good(format!(
+            "status received from {}",
+            counted(asked.len(), "provisioner")
+        ));
     }
     versions(&asked, findings);
     for (key, what, remedy) in [
         (
             "notReady",
             "not ready",
-            "do what the text says; list --node shows the volumes",
+            "do what the text says; kubectl local-volume list --node shows the volumes",
         ),
         ("degraded", "degraded", "do what the text says"),
         (
@@ -57,10 +61,14 @@ pub(super) fn check(answers: &[Answer], classes: Option<&[StorageClass]>, findin
     let paused: Vec<_> = paused.map(|it| it.node.as_str()).collect();
     if !paused.is_empty() {
         let text = format!("cleaning is paused on {}", some_of(&paused));
-        findings.bad(
-            &text,
-            "resume --node or --all, and pauseCleaning: false in the configuration",
+        let which = match &paused[..] {
+            [node] => format!("--node {node}"),
+            _ => "--node <NAME>, or --all".into(),
+        };
+        let remedy = format!(
+            "kubectl local-volume resume {which}; if pauseCleaning is set in the configuration, remove it"
         );
+        findings.bad(&text, &remedy);
     }
     storage_classes(&asked, classes, findings);
     of_volumes(&asked, findings);
@@ -131,16 +139,15 @@ fn storage_classes(asked: &[&Answer], known: Option<&[StorageClass]>, findings: 
             );
         } else if entries.iter().all(|it| is_skipped(&it)) {
             let (count, skipped) = (entries.len(), some_of(&skipped));
+            let entries = if count == 1 { "entry" } else { "entries" };
             findings.bad(
-                &format!("class {name} offers none of its {count} entries: {skipped}"),
-                &format!("list --class {name}, then explain one of them"),
+                &format!("class {name} offers none of its {count} {entries}: {skipped}"),
+                &format!("kubectl local-volume list --class {name}, then explain one of them"),
             );
         }
         if findings.failed() == before {
-            findings.good(format!(
-                "class {name}: {} volumes and entries",
-                entries.len()
-            ));
+            let count = counted(entries.len(), "volume");
+            findings.good(format!("class {name}: {count} found"));
         }
     }
 }
@@ -185,12 +192,13 @@ fn of_volumes(asked: &[&Answer], findings: &mut Findings) {
         }
     }
     if problems.is_empty() && !asked.is_empty() {
-        findings.good(format!("none of {count} volumes and entries has a problem"));
+        findings.good(format!("no problem in {}", counted(count, "volume")));
     }
     for ((state, reason), names) in problems {
         let what = format!("{state} {reason}");
         let what = what.trim_end();
-        let text = format!("{} volumes are {what}: {}", names.len(), some_of(&names));
+        let count = counted(names.len(), "volume");
+        let text = format!("{count} with the state {what}: {}", some_of(&names));
         let first = names.first().map_or("", String::as_str);
         findings.bad(&text, &format!("kubectl local-volume explain {first}"));
     }

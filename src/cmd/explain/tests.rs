@@ -80,11 +80,11 @@ fn dirty_volume_is_explained_with_its_consents() {
     });
     let text = explained(&volume(report));
     for line in [
-        "worker-3:/mnt/disks/ssd1 at worker-3:/mnt/disks/ssd1 of class fast",
+        "worker-3:/mnt/disks/ssd1 of class fast",
         "  marked    used, of PV UID u1, cluster c1",
         "  there     v1:wwid=naa.5",
         "✔ no other PV has the disk",
-        "- it is empty, if its class requires that              not checked yet",
+        "- it is empty, if its class requires that               not checked yet",
         "next: it is not offered until you consent; first save the data, if it is needed",
         "  $ kubectl local-volume consent worker-3:/mnt/disks/ssd1 --accept",
         "  $ kubectl local-volume consent worker-3:/mnt/disks/ssd1 --wipe",
@@ -92,4 +92,5 @@ fn dirty_volume_is_explained_with_its_consents() {
         assert!(text.lines().any(|it| it == line), "no {line:?} in\n{text}");
     }
     assert!(text.contains("✘ its mark names no tenant"), "{text}");
+    assert!(!text.contains("wipe:-"), "{text}");
 }
