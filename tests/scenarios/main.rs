@@ -37,6 +37,7 @@ mod migration;
 mod missing_volumes;
 mod node_cleanup;
 mod node_isolation;
+mod operator_role;
 mod partitions;
 mod pause;
 mod pod_mounts;
