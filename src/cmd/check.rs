@@ -34,7 +34,7 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
         Ok(found) => daemon_sets::check(&cluster, &found, &mut findings).await,
         Err(error) => findings.bad(
             &chain(&error),
-            "allow list on daemonsets (docs/commands.md)",
+            "allow list on daemonsets (docs/status.md)",
         ),
     }
     match provisioners(&cluster, namespace, None).await {
@@ -46,7 +46,7 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
             if let Err(error) = &classes {
                 findings.bad(
                     &chain(error),
-                    "allow list on storageclasses (docs/commands.md)",
+                    "allow list on storageclasses (docs/status.md)",
                 );
             }
             fleet::check(&answers, classes.ok().as_deref(), &mut findings);

@@ -155,7 +155,7 @@ fn every_object_is_called_by_the_full_name() {
     let helm = or_skip!(Helm::find());
     let features = "serviceMonitor.enabled=true,networkPolicy.enabled=true,\
         nodeIsolation.enabled=true,removeNodeNotReadyTaint=true,\
-        prometheusRule.enabled=true,dashboard.enabled=true";
+        operatorRole.create=true,prometheusRule.enabled=true,dashboard.enabled=true";
     for (set, expected) in [
         ("", "lvp-local-volume-provisioner"),
         ("nameOverride=disks", "lvp-disks"),

@@ -136,8 +136,7 @@ fn a_directory_that_classes_share_is_mounted_once() {
 fn a_long_name_is_truncated_and_stays_unique() {
     let helm = or_skip!(Helm::find());
     let long = format!("fullnameOverride={}", "x".repeat(63));
-    let features =
-        "serviceMonitor.enabled=true,nodeIsolation.enabled=true,removeNodeNotReadyTaint=true";
+    let features = "serviceMonitor.enabled=true,nodeIsolation.enabled=true,removeNodeNotReadyTaint=true,operatorRole.create=true";
     let objects = helm.render(&[features, &long]);
     let mut seen = BTreeSet::new();
     for object in &objects.0 {

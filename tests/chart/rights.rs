@@ -116,6 +116,29 @@ fn every_role_is_bound_to_the_pods_account() {
     }
 }
 
+/// It is for operators, so no binding is among the objects, and the provisioner's own permissions stay as they are.
+#[test]
+fn operator_role_is_one_cluster_role_that_is_not_bound() {
+    let helm = or_skip!(Helm::find());
+    let name = "lvp-local-volume-provisioner-operator";
+    for without_rbac in ["", "rbac.create=false"] {
+        let off = helm.render(&[without_rbac]);
+        let on = helm.render(&[without_rbac, "operatorRole.create=yes"]);
+        assert!(!off.names("ClusterRole").contains(&name));
+        assert_eq!(on.0.len(), off.0.len() + 1, "{without_rbac}");
+        for object in &off.0 {
+            let object_name = object["metadata"]["name"].as_str().unwrap();
+            let kind = object["kind"].as_str().unwrap();
+            assert_eq!(on.get(kind, object_name), object);
+        }
+        for rule in on.get("ClusterRole", name)["rules"].as_array().unwrap() {
+            // The scenario of the operator's commands compares the rules with their requests.
+            let only = (rule["resources"] == json!(["namespaces"])).then(|| json!(["kube-system"]));
+            assert_eq!(rule.get("resourceNames"), only.as_ref(), "{rule}");
+        }
+    }
+}
+
 #[test]
 fn the_container_has_the_privileges_of_its_mode() {
     let helm = or_skip!(Helm::find());

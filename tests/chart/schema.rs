@@ -124,6 +124,7 @@ fn a_misspelt_key_is_refused_by_name() {
         "rbac.creates=1",
         "serviceAccount.names=1",
         "serviceMonitor.intervall=1",
+        "operatorRole.created=1",
         "nodeIsolation.enable=1",
         "networkPolicy.metricsForm=1",
         "uninstall.enable=1",

@@ -38,6 +38,7 @@ mod missing_volumes;
 mod node_cleanup;
 mod node_isolation;
 mod operator;
+mod operator_role;
 mod partitions;
 mod pause;
 mod pod_mounts;

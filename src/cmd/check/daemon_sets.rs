@@ -58,7 +58,7 @@ pub(super) async fn check(cluster: &Cluster, found: &[Object<DaemonSet>], findin
         if let Err(error) = rollout(cluster, daemon_set, findings).await {
             findings.bad(
                 &chain(&error),
-                "allow list on pods and nodes (docs/commands.md)",
+                "allow list on pods and nodes (docs/status.md)",
             );
         }
     }

@@ -1,5 +1,7 @@
 //! The results of the checks, in their order.
 
+use std::fmt::Write;
+
 use crate::log::printable;
 
 /// The names that a line shows of many.
@@ -45,9 +47,9 @@ impl Findings {
             } else {
                 ("", "")
             };
-            text += &format!("{color}{sign}{end} {}\n", printable(what));
+            let _ = writeln!(text, "{color}{sign}{end} {}", printable(what));
             if let Some(remedy) = remedy {
-                text += &format!("    {}\n", printable(remedy));
+                let _ = writeln!(text, "    {}", printable(remedy));
             }
         }
         let end = match self.failed() {

@@ -91,6 +91,8 @@ pub struct Request {
     pub path: String,
     /// `User-Agent`.
     pub user_agent: String,
+    /// The user whom the client impersonates (`Impersonate-User`); empty for none.
+    pub user: String,
     /// When its head had been read.
     pub at: Instant,
     pub(crate) status: AtomicU16,

@@ -79,8 +79,7 @@ impl Fixture {
     /// What `discover` says about the disks, without any cluster.
     pub fn discover(&self) -> Result<String> {
         let output = self
-            .command()
-            .arg("discover")
+            .command("discover")
             .output()
             .context("running discover")?;
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -94,7 +93,7 @@ impl Fixture {
 
     /// Starts the provisioner. It dies with us.
     pub fn start_provisioner(&mut self) -> Result<()> {
-        let mut command = self.command();
+        let mut command = self.command("run");
         command
             .env("MY_NAMESPACE", NAMESPACE)
             .env("STATE_DIRECTORY", self.sandbox.dir("state")?)
@@ -132,10 +131,11 @@ impl Fixture {
         self.sandbox.path().join("provisioner.log")
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, name: &str) -> Command {
         let mut command = bare_command(&self.binary);
         command
             .env("MY_NODE_NAME", NODE)
+            .arg(name)
             .arg("--config")
             .arg(self.sandbox.path().join("config"));
         command

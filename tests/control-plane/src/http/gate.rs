@@ -222,7 +222,10 @@ fn record(head: &Parts, target: Option<&Target>, query: &Query) -> Request {
     };
     let text = |of: fn(&Target) -> &str| target.map(of).unwrap_or_default().to_owned();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let user_agent = head.headers.get(USER_AGENT).and_then(|v| v.to_str().ok());
+    let header = |name: &str| {
+        let value = head.headers.get(name).and_then(|v| v.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
     Request {
         verb,
         resource: text(|target| target.resource.plural),
@@ -230,7 +233,8 @@ fn record(head: &Parts, target: Option<&Target>, query: &Query) -> Request {
         namespace: text(|target| &target.namespace),
         name: text(|target| &target.name),
         path: path.to_owned(),
-        user_agent: user_agent.unwrap_or_default().to_owned(),
+        user_agent: header(USER_AGENT.as_str()),
+        user: header("impersonate-user"),
         at: Instant::now(),
         status: 0.into(),
         bytes: Arc::default(),
