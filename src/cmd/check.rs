@@ -32,10 +32,7 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
 
     match daemon_sets::read(&cluster, namespace).await {
         Ok(found) => daemon_sets::check(&cluster, &found, &mut findings).await,
-        Err(error) => findings.bad(
-            &chain(&error),
-            "allow list on daemonsets (docs/status.md)",
-        ),
+        Err(error) => findings.bad(&chain(&error), "allow list on daemonsets (docs/status.md)"),
     }
     match provisioners(&cluster, namespace, None).await {
         Ok(pods) => {
