@@ -204,6 +204,6 @@ fn a_node_whose_pod_cannot_be_reached_is_reported_as_not_ready() {
     let (healthy, lost_row) = (row(&healthy).unwrap(), row(&lost).unwrap());
     assert!(!healthy.contains("NOT READY"), "{}", shown.out);
     assert!(lost_row.contains("NOT READY"), "{}", shown.out);
-    assert!(lost_row.contains("connection refused"), "{}", shown.out);
+    assert!(lost_row.contains("onnection refused"), "{}", shown.out);
     assert!(lost_row.contains("docs/status.md"), "{}", shown.out);
 }

@@ -324,7 +324,7 @@ fn a_provisioner_that_does_not_run_is_a_failure_that_shows_its_log() {
     let provisioner = installed.dir.path().join("local-volume-provisioner");
     fs::rename(&provisioner, provisioner.with_extension("real")).unwrap();
     let script = "#!/bin/sh\n\
-        case $* in *discover) exec \"$0.real\" \"$@\" ;; esac\n\
+        case $* in discover*) exec \"$0.real\" \"$@\" ;; esac\n\
         echo 'the last words' >&2\n\
         exit 1\n";
     fs::write(&provisioner, script).unwrap();
