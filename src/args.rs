@@ -24,7 +24,7 @@ use clap_complete::Shell;
 
 pub use check::Check;
 pub use clean::Clean;
-pub use common::{ApiServer, ConfigDir, Kubelet, Log, LogFormat, Server};
+pub use common::{ApiServer, ConfigDir, Kubelet, Log, LogFormat, Provisioners, Server};
 pub use consent::{Consent, Verb};
 pub use environment::Environment;
 pub use explain::Explain;
@@ -96,7 +96,7 @@ pub enum Command {
     /// Prints the completions of a shell.
     #[command(
         after_help = "Example:\n  $ source <(local-volume-provisioner completion bash)\n\n\
-        For kubectl, put an executable kubectl_complete-local_volume into the PATH (docs/command-line.md)."
+        For kubectl, put an executable kubectl_complete-local_volume into the PATH (docs/install.md)."
     )]
     Completion {
         /// The shell.
@@ -142,7 +142,8 @@ impl Args {
     ) -> Result<Self, clap::Error> {
         let line: Vec<_> = line.into_iter().collect();
         let mut program = spelling::named(line.first());
-        let matches = program.try_get_matches_from_mut(spelling::normalise(line, is_node))?;
+        let line = spelling::normalise(line, is_node, &program);
+        let matches = program.try_get_matches_from_mut(line)?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
     }
 

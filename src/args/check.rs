@@ -1,6 +1,6 @@
 //! Arguments of `check`.
 
-use super::ApiServer;
+use super::Provisioners;
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,11 +13,7 @@ use super::ApiServer;
     $ kubectl local-volume check --namespace local-volume-provisioner"
 )]
 pub struct Check {
-    /// The provisioners' namespace [default: all namespaces].
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-
     #[allow(missing_docs)]
     #[command(flatten)]
-    pub api_server: ApiServer,
+    pub provisioners: Provisioners,
 }

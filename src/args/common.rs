@@ -23,6 +23,17 @@ pub struct ApiServer {
 
 #[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, clap::Args)]
+pub struct Provisioners {
+    /// The provisioners' namespace [default: all namespaces].
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    #[command(flatten)]
+    pub api_server: ApiServer,
+}
+
+#[allow(missing_docs, reason = "see above")]
+#[derive(Clone, Debug, clap::Args)]
 pub struct ConfigDir {
     /// Directory with the configuration, one file per key.
     #[arg(long, value_name = "DIR", default_value = config::DEFAULT_DIR)]

@@ -2,7 +2,7 @@
 
 use clap::ArgGroup;
 
-use super::ApiServer;
+use super::Provisioners;
 
 /// Arguments of `consent`.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,13 +46,9 @@ pub struct Consent {
     #[arg(short, long)]
     pub yes: bool,
 
-    /// The provisioner's namespace [default: all namespaces].
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-
     #[allow(missing_docs)]
     #[command(flatten)]
-    pub api_server: ApiServer,
+    pub provisioners: Provisioners,
 }
 
 // The verbs, of which one is given at most.

@@ -1,6 +1,6 @@
 //! Arguments of `explain`.
 
-use super::{ApiServer, OutputFormat};
+use super::{OutputFormat, Provisioners};
 
 /// Arguments of `explain`.
 #[derive(Clone, Debug, clap::Args)]
@@ -15,15 +15,11 @@ pub struct Explain {
     #[arg(value_name = "PV|NODE:PATH")]
     pub volume: String,
 
-    /// The provisioner's namespace [default: all namespaces].
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-
     /// Format of the output.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
 
     #[allow(missing_docs)]
     #[command(flatten)]
-    pub api_server: ApiServer,
+    pub provisioners: Provisioners,
 }

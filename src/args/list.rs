@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::ApiServer;
+use super::Provisioners;
 
 /// Arguments of `list`.
 #[derive(Clone, Debug, clap::Args)]
@@ -23,10 +23,6 @@ pub struct List {
     #[arg(long, value_name = "NAME")]
     pub class: Option<String>,
 
-    /// The provisioners' namespace [default: all namespaces].
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-
     /// Format of the output. wide adds claim, policy and age.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: ListFormat,
@@ -37,7 +33,7 @@ pub struct List {
 
     #[allow(missing_docs)]
     #[command(flatten)]
-    pub api_server: ApiServer,
+    pub provisioners: Provisioners,
 }
 
 /// The format of a list.

@@ -2,7 +2,7 @@
 
 use clap::ArgGroup;
 
-use super::ApiServer;
+use super::Provisioners;
 
 /// Arguments of `pause` and `resume`.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,11 +33,7 @@ pub struct Pause {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// The provisioners' namespace, for --node and --all [default: all namespaces].
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-
     #[allow(missing_docs)]
     #[command(flatten)]
-    pub api_server: ApiServer,
+    pub provisioners: Provisioners,
 }

@@ -56,7 +56,11 @@ pub(super) fn named(path: Option<&OsString>) -> Command {
 
 /// Rewrites a command line for clap: adds the command `run` where there is none, adds the second dash to long flags, and
 /// writes their names with hyphens. Arguments after `--`, `supervise`, `job` or `__complete` belong to another program.
-pub(super) fn normalise(line: impl IntoIterator<Item = OsString>, is_node: bool) -> Vec<OsString> {
+pub(super) fn normalise(
+    line: impl IntoIterator<Item = OsString>,
+    is_node: bool,
+    program: &Command,
+) -> Vec<OsString> {
     let mut is_ours = true;
     let words = line.into_iter().map(|word| {
         is_ours &= word != "--" && word != "supervise" && word != "job" && word != "__complete";
@@ -67,7 +71,7 @@ pub(super) fn normalise(line: impl IntoIterator<Item = OsString>, is_node: bool)
     match words.get(1).map(|word| word.to_string_lossy()) {
         None if !is_node => words.push("--help".into()),
         None => words.push("run".into()),
-        Some(first) if first.starts_with('-') && !has_command(&words) => {
+        Some(first) if first.starts_with('-') && !has_command(&words, program) => {
             words.insert(1, "run".into());
         }
         Some(_) => {}
@@ -76,8 +80,7 @@ pub(super) fn normalise(line: impl IntoIterator<Item = OsString>, is_node: bool)
 }
 
 /// Whether a command line names a command, or asks for the help of the program.
-fn has_command(words: &[OsString]) -> bool {
-    let program = program();
+fn has_command(words: &[OsString], program: &Command) -> bool {
     let is_command = |word: &OsString| program.get_subcommands().any(|it| word == it.get_name());
     let is_asked = |word: &OsString| {
         ["-h", "--help", "-V", "--version", "help"]

@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::api_server::cluster;
-use super::fleet::{ask_pods, provisioners};
+use super::fleet::ask_all;
 use crate::args::Check;
 use crate::errors::chain;
 use findings::Findings;
@@ -23,8 +23,8 @@ use findings::Findings;
 /// # Errors
 /// When the API server cannot be reached, or the output cannot be written.
 pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let cluster = cluster(&request.api_server).await?;
-    let namespace = request.namespace.as_deref();
+    let cluster = cluster(&request.provisioners.api_server).await?;
+    let namespace = request.provisioners.namespace.as_deref();
     let mut findings = Findings::default();
     let version = cluster.client.apiserver_version().await;
     let version = version.context("asking the API server for its version")?;
@@ -34,9 +34,8 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
         Ok(found) => daemon_sets::check(&cluster, &found, &mut findings).await,
         Err(error) => findings.bad(&chain(&error), "allow list on daemonsets (docs/status.md)"),
     }
-    match provisioners(&cluster, namespace, None).await {
-        Ok(pods) => {
-            let answers = ask_pods(&cluster, pods).await;
+    match ask_all(&cluster, namespace, None).await {
+        Ok(answers) => {
             let api: Api<StorageClass> = Api::all(cluster.client.clone());
             let classes = cluster.list_pages("storageclasses", api, ListParams::default(), Some);
             let classes = classes.await;

@@ -3,7 +3,6 @@
 //! It sets the annotation that the provisioner asks for, and touches no disk. A consent names the PV, the disk and the
 //! mark that were shown to the operator. So if one of them changes meanwhile, it permits nothing.
 
-use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -17,7 +16,7 @@ use super::explain::{cause, facts};
 use super::fleet::{self, Answer};
 use super::run::UsageError;
 use super::status::show::text;
-use super::volume::{Volume, consents, volumes};
+use super::volume::{Volume, consents, place, volumes};
 use crate::args::{Consent, Verb};
 use crate::cluster::Cluster;
 use crate::log::printable;
@@ -39,11 +38,11 @@ struct Decision {
 /// # Errors
 /// [`UsageError`] if no such consent is waited for; another error if a request failed.
 pub async fn command(request: &Consent, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let cluster = cluster(&request.api_server).await?;
+    let cluster = cluster(&request.provisioners.api_server).await?;
     let asks = !request.dry_run && !request.yes;
     let (decisions, verb) = match &request.volume {
         Some(name) => {
-            let namespace = request.namespace.as_deref();
+            let namespace = request.provisioners.namespace.as_deref();
             let volume = Volume::find(&cluster, namespace, name).await?;
             write!(out, "{}", shown(&volume))?;
             let Some(verb) = request.verb() else {
@@ -80,27 +79,19 @@ pub async fn command(request: &Consent, out: &mut (dyn Write + Send)) -> Result<
 
 /// The volume as it is recorded, marked and found, and the consents that its provisioner waits for.
 fn shown(volume: &Volume) -> String {
-    let mut lines = volume.heading() + "\n";
-    for (key, value) in facts(volume) {
-        let _ = writeln!(lines, "  {key:<9} {}", printable(&value));
-    }
-    let why = cause(&volume.report);
-    if !why.is_empty() {
-        let _ = writeln!(lines, "  {:<9} {}", "cause", printable(&why));
-    }
+    let mut lines = facts(volume);
+    let why = Some(cause(&volume.report)).filter(|it| !it.is_empty());
+    lines.extend(why.map(|why| format!("  {:<9} {why}", "cause")));
     let consents = volume.consents();
     if consents.is_empty() {
-        lines += "  it waits for no consent\n";
+        lines.push("  it waits for no consent".into());
     }
-    for (verb, _) in consents {
-        let _ = writeln!(
-            lines,
-            "  --{:<7} {}",
-            verb.as_str(),
-            effect(verb, volume.pv.is_some())
-        );
-    }
-    lines + "\n"
+    lines.extend(consents.iter().map(|(verb, _)| {
+        let effect = effect(*verb, volume.pv.is_some());
+        format!("  --{:<7} {effect}", verb.as_str())
+    }));
+    lines.push(String::new());
+    lines.iter().map(|line| printable(line) + "\n").collect()
 }
 
 fn effect(verb: Verb, has_pv: bool) -> &'static str {
@@ -158,7 +149,7 @@ async fn all(
             "--from-cluster {former} is this cluster: decide for each volume"
         ))
     );
-    let answers = fleet::ask_all(cluster, request.namespace.as_deref(), None).await?;
+    let answers = fleet::ask_all(cluster, request.provisioners.namespace.as_deref(), None).await?;
     for error in answers.iter().filter_map(Answer::error) {
         writeln!(out, "left out: {}", printable(error))?;
     }
@@ -172,7 +163,7 @@ async fn all(
         let consents = consents(volume);
         let (_, consent) = consents.into_iter().find(|it| it.0 == verb)?;
         Some(Decision {
-            name: format!("{}:{}", answer.node, text(volume, "path")),
+            name: place(&answer.node, volume),
             node: answer.node.clone(),
             pv: None,
             consent,

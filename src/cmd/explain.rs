@@ -23,8 +23,8 @@ use checks::{Check, checks, next};
 /// # Errors
 /// When the volume is not found, or the output cannot be written.
 pub async fn command(request: &Explain, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let cluster = cluster(&request.api_server).await?;
-    let namespace = request.namespace.as_deref();
+    let cluster = cluster(&request.provisioners.api_server).await?;
+    let namespace = request.provisioners.namespace.as_deref();
     let volume = Volume::find(&cluster, namespace, &request.volume).await?;
     let text = match request.output {
         OutputFormat::Table => explained(&volume),
@@ -53,8 +53,7 @@ fn document(volume: &Volume) -> Value {
 
 fn explained(volume: &Volume) -> String {
     let report = &volume.report;
-    let mut lines = vec![volume.heading()];
-    lines.extend(facts(volume).map(|(key, value)| format!("  {key:<9} {value}")));
+    let mut lines = facts(volume);
     lines.push(String::new());
     let checks = checks(report);
     let width = checks.iter().map(|it| it.name.chars().count()).max();
@@ -76,8 +75,8 @@ fn explained(volume: &Volume) -> String {
     lines.iter().map(|line| printable(line) + "\n").collect()
 }
 
-/// What is recorded, marked and there, and the state.
-pub(super) fn facts(volume: &Volume) -> impl Iterator<Item = (&'static str, String)> {
+/// The lines with its names, its state, and what is recorded, marked and there.
+pub(super) fn facts(volume: &Volume) -> Vec<String> {
     let (report, pv) = (&volume.report, volume.pv.as_ref());
     let claim = pv.and_then(|pv| pv.claim.as_ref()).map(ToString::to_string);
     let [_, _, state, capacity, since, _] = show::row(report);
@@ -90,7 +89,7 @@ pub(super) fn facts(volume: &Volume) -> impl Iterator<Item = (&'static str, Stri
         }
     });
     let since = Some(since).filter(|it| it != "-");
-    [
+    let facts = [
         ("state", Some(state)),
         ("since", since),
         ("claim", claim),
@@ -98,9 +97,10 @@ pub(super) fn facts(volume: &Volume) -> impl Iterator<Item = (&'static str, Stri
         ("recorded", pv.and_then(|pv| pv.identity.clone())),
         ("marked", mark),
         ("there", report["identity"].as_str().map(str::to_owned)),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some((key, value?)))
+    ];
+    let facts = facts.into_iter();
+    let facts = facts.filter_map(|(key, value)| Some(format!("  {key:<9} {}", value?)));
+    std::iter::once(volume.heading()).chain(facts).collect()
 }
 
 /// Why the volume is not offered or cleaned, without the annotations that permit it: commands set them.

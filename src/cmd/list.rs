@@ -15,7 +15,7 @@ use super::api_server::cluster;
 use super::fleet::{self, Answer};
 use super::status::show::{self, Severity, text};
 use super::table::{or_dash, structured, table};
-use super::volume::volumes;
+use super::volume::{place, volumes};
 use crate::args::{List, ListFormat, OutputFormat};
 use crate::cluster::Cluster;
 use crate::log::printable;
@@ -26,10 +26,10 @@ const WATCH_PERIOD: Duration = Duration::from_secs(2);
 const HEADING: [&str; 11] = [
     "NODE", "CLASS", "ENTRY", "PV", "STATE", "CAPACITY", "SINCE", "CLAIM", "POLICY", "AGE", "WHAT",
 ];
-/// The first of the columns that only `-o wide` has, and their number.
-const WIDE: (usize, usize) = (7, 3);
+/// The columns that only `-o wide` has.
+const WIDE: [&str; 3] = ["CLAIM", "POLICY", "AGE"];
 /// The columns that change without an event.
-const TIMES: [usize; 2] = [6, 9];
+const TIMES: [&str; 2] = ["SINCE", "AGE"];
 
 /// A volume with its node and its class.
 type Row<'a> = (&'a Answer, &'a Value, &'a Value);
@@ -40,8 +40,11 @@ type Row<'a> = (&'a Answer, &'a Value, &'a Value);
 /// # Errors
 /// When no provisioner was found, or a request failed.
 pub async fn command(request: &List, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let cluster = cluster(&request.api_server).await?;
-    let (node, namespace) = (request.node.as_deref(), request.namespace.as_deref());
+    let cluster = cluster(&request.provisioners.api_server).await?;
+    let (node, namespace) = (
+        request.node.as_deref(),
+        request.provisioners.namespace.as_deref(),
+    );
     // What was shown of each volume last.
     let mut shown = BTreeMap::new();
     loop {
@@ -109,33 +112,28 @@ fn lines(
 ) -> Result<Vec<(String, String, String)>> {
     let format = match format {
         ListFormat::Name => {
-            let lines = rows
-                .iter()
-                .map(|row| (place(row), name(row), name(row) + "\n"));
+            let lines = rows.iter().map(|row| {
+                let name = name(row);
+                (row_place(row), name.clone(), name + "\n")
+            });
             return Ok(lines.collect());
         }
         ListFormat::Table | ListFormat::Wide => {
-            let (first, count) = WIDE;
-            let count = if format == ListFormat::Wide { 0 } else { count };
-            let cut = |mut cells: Vec<String>| {
-                cells.drain(first..first + count);
-                cells
-            };
-            let cells: Vec<_> = rows.iter().map(|row| cells(row, pvs, now)).collect();
-            let states = cells.iter().map(|cells| {
-                let cells = cells.iter().enumerate();
-                let cells = cells.filter(|(at, _)| !TIMES.contains(at));
-                cells.fold(String::new(), |text, (_, cell)| text + cell + "\n")
+            let is_shown = |name: &str| format == ListFormat::Wide || !WIDE.contains(&name);
+            let is_event = |name: &str| !TIMES.contains(&name);
+            let rows = rows
+                .iter()
+                .map(|row| (row_place(row), cells(row, pvs, now)));
+            let heading = (String::new(), HEADING.map(String::from));
+            let rows: Vec<_> = std::iter::once(heading).chain(rows).collect();
+            let mut shown = rows.iter().map(|(_, cells)| select(cells, is_shown));
+            let text = table(shown.next().unwrap_or_default(), shown);
+            let lines = rows.iter().zip(text.split_inclusive('\n'));
+            let lines = lines.map(|((key, cells), line)| {
+                let state = select(cells, is_event).join("\n");
+                (key.clone(), state, line.to_owned())
             });
-            let keys = rows.iter().map(place).zip(states);
-            let heading = (String::new(), String::new());
-            let keys: Vec<_> = std::iter::once(heading).chain(keys).collect();
-            let heading = cut(HEADING.map(String::from).to_vec());
-            let text = table(heading, cells.into_iter().map(cut));
-            let lines = keys.into_iter().zip(text.split_inclusive('\n'));
-            return Ok(lines
-                .map(|((key, state), line)| (key, state, line.to_owned()))
-                .collect());
+            return Ok(lines.collect());
         }
         ListFormat::Json => OutputFormat::Json,
         ListFormat::Yaml => OutputFormat::Yaml,
@@ -152,22 +150,28 @@ fn lines(
     Ok(vec![(String::new(), text.clone(), text)])
 }
 
-/// NODE:PATH.
-fn place((answer, _, volume): &Row<'_>) -> String {
-    format!("{}:{}", answer.node, text(volume, "path"))
+/// The cells of the wanted columns.
+fn select(cells: &[String; 11], is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let columns = HEADING.iter().zip(cells);
+    let wanted = columns.filter(|(name, _)| is_wanted(name));
+    wanted.map(|(_, cell)| cell.clone()).collect()
+}
+
+fn row_place((answer, _, volume): &Row<'_>) -> String {
+    place(&answer.node, volume)
 }
 
 /// The name of the PV as `kubectl` writes it, or the place of a volume without one.
 fn name(row: &Row<'_>) -> String {
     let pv = row.2["pv"].as_str();
-    pv.map_or_else(|| place(row), |pv| format!("persistentvolume/{pv}"))
+    pv.map_or_else(|| row_place(row), |pv| format!("persistentvolume/{pv}"))
 }
 
 fn cells(
     (answer, class, volume): &Row<'_>,
     pvs: &BTreeMap<String, PvView>,
     now: Timestamp,
-) -> Vec<String> {
+) -> [String; 11] {
     let [entry, pv, state, capacity, since, what] = show::row(volume);
     let of_pv = pvs.get(&pv);
     let claim = of_pv.and_then(|pv| pv.claim.as_ref());
@@ -178,7 +182,7 @@ fn cells(
     let class = text(class, "name").to_owned();
     let (claim, policy, age) = (or_dash(claim), or_dash(policy), or_dash(age));
     let node = answer.node.clone();
-    vec![
+    [
         node, class, entry, pv, state, capacity, since, claim, policy, age, what,
     ]
 }

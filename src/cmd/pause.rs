@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::api_server::cluster;
-use super::fleet;
+use super::{fleet, volume};
 use crate::args::Pause;
 use crate::cluster::Cluster;
 use crate::names::ANNOTATION_PAUSED;
@@ -28,7 +28,7 @@ pub async fn command(
     pauses: bool,
     out: &mut (dyn Write + Send),
 ) -> Result<ExitCode> {
-    let cluster = cluster(&request.api_server).await?;
+    let cluster = cluster(&request.provisioners.api_server).await?;
     let value = if pauses { json!("true") } else { Value::Null };
     let annotations = json!({ ANNOTATION_PAUSED: value });
     let done = match (pauses, request.dry_run) {
@@ -38,13 +38,10 @@ pub async fn command(
         (false, true) => "would be resumed",
     };
     if let Some(name) = &request.pv {
-        let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
-        let pv = cluster
-            .pv(name)
-            .await
-            .with_context(|| format!("reading PV {name}"))?;
+        let pv = volume::pv(&cluster, name).await?;
         let pv =
             pv.ok_or_else(|| anyhow!("there is no PersistentVolume {name}; list shows all"))?;
+        let name = &pv.name;
         if !request.dry_run {
             let metadata = json!({ "annotations": annotations });
             let patched = cluster.patch_pv(&pv.reference(), metadata).await;
@@ -53,7 +50,10 @@ pub async fn command(
         writeln!(out, "PV {name}: {done}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (node, namespace) = (request.node.as_deref(), request.namespace.as_deref());
+    let (node, namespace) = (
+        request.node.as_deref(),
+        request.provisioners.namespace.as_deref(),
+    );
     let pods = fleet::provisioners(&cluster, namespace, node).await?;
     let nodes: BTreeSet<_> = pods.into_iter().map(|pod| pod.node).collect();
     for node in nodes.iter().filter(|node| !node.is_empty()) {

@@ -16,7 +16,7 @@ use crate::view::PvView;
 pub(super) struct Volume {
     pub node: String,
     pub class: String,
-    /// The volume in the document of `/status`; empty if only the PV is known.
+    /// The volume in the document of `/status`.
     pub report: Value,
     pub pv: Option<PvView>,
 }
@@ -37,20 +37,12 @@ impl Volume {
                     "node {node} has no volume or entry {path}; list --node {node} shows all"
                 ),
             })?;
-            if let Some(pv) = found.report["pv"].as_str() {
-                found.pv = cluster
-                    .pv(pv)
-                    .await
-                    .with_context(|| format!("reading PV {pv}"))?;
+            if let Some(name) = found.report["pv"].as_str() {
+                found.pv = pv(cluster, name).await?;
             }
             return Ok(found);
         }
-        let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
-        let pv = cluster
-            .pv(name)
-            .await
-            .with_context(|| format!("reading PV {name}"))?;
-        let pv = pv.ok_or_else(|| {
+        let pv = pv(cluster, name).await?.ok_or_else(|| {
             anyhow!("there is no PersistentVolume {name}; list shows all volumes, and those without a PV are named NODE:PATH")
         })?;
         let mut pods = fleet::provisioners(cluster, namespace, None).await?;
@@ -62,7 +54,8 @@ impl Volume {
             pods.retain(|pod| is_named(&pod.node));
         }
         let answers = fleet::ask_pods(cluster, pods).await;
-        let found = Self::of(&answers, |report| text(report, "pv") == name).ok_or_else(|| {
+        let found = Self::of(&answers, |report| text(report, "pv") == pv.name);
+        let found = found.ok_or_else(|| {
             let nodes = pv.hostnames.join(", ");
             match silent(&answers) {
                 Some(error) => anyhow!("no provisioner that answers reports PV {name} (of node {nodes}): {error}"),
@@ -97,7 +90,7 @@ impl Volume {
 
     /// NODE:PATH.
     pub fn place(&self) -> String {
-        format!("{}:{}", self.node, text(&self.report, "path"))
+        place(&self.node, &self.report)
     }
 
     /// How commands name it.
@@ -117,6 +110,18 @@ impl Volume {
         }
         consents
     }
+}
+
+/// Reads a PV, also by its name as `kubectl --output name` writes it.
+pub(super) async fn pv(cluster: &Cluster, name: &str) -> Result<Option<PvView>> {
+    let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
+    let pv = cluster.pv(name).await;
+    pv.with_context(|| format!("reading PV {name}"))
+}
+
+/// NODE:PATH.
+pub(super) fn place(node: &str, report: &Value) -> String {
+    format!("{node}:{}", text(report, "path"))
 }
 
 /// The error of a provisioner that did not answer.

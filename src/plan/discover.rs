@@ -24,12 +24,13 @@ use super::{
     reasons,
 };
 
-/// The number of entries that one event names.
+/// The number of entries that one message names.
 const MAX_NAMED: usize = 5;
 
 /// Names the first of some entries, and how many more there are.
-pub(super) fn some_of(entries: &[&str]) -> String {
-    let named = entries[..entries.len().min(MAX_NAMED)].join(", ");
+pub fn some_of<T: AsRef<str>>(entries: &[T]) -> String {
+    let named = entries.iter().take(MAX_NAMED).map(AsRef::as_ref);
+    let named = named.collect::<Vec<_>>().join(", ");
     match entries.len().saturating_sub(MAX_NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),

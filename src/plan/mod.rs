@@ -51,6 +51,7 @@ pub use cancel::{Cancellation, wipe_ended};
 pub use cleanup::FOR_A_SLOT;
 pub use consent::{TO_DECIDE, consents_in, consents_to_forget, consents_to_wipe, forget};
 pub use delete_pvs::NO_JOB_IMAGE;
+pub use discover::some_of;
 pub use installations::other_installation;
 pub use ledger::{Ledger, OWNED_PAUSE, Refusal};
 pub use location::PvLocation;

@@ -2,6 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// As the program does it.
+fn normalise(line: impl IntoIterator<Item = OsString>, is_node: bool) -> Vec<OsString> {
+    super::normalise(line, is_node, &program())
+}
+
 fn words(line: &str) -> Vec<OsString> {
     line.split_whitespace().map(OsString::from).collect()
 }

@@ -9,11 +9,12 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
 
-use super::findings::{Findings, some_of};
+use super::findings::Findings;
 use crate::cluster::{ApiError, Cluster, JOB_IMAGE_VARIABLE};
 use crate::cmd::status::show::{list, text};
 use crate::errors::chain;
 use crate::names::PROVISIONER_PREFIX;
+use crate::plan::some_of;
 use crate::view::Partial;
 
 /// An object with its spec and status as they are.
@@ -123,16 +124,14 @@ async fn causes(
 fn cause(pod: &Object<Pod>) -> Option<String> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let node = text(&pod.spec, "nodeName");
-    let statuses =
-        || list(&pod.status, "initContainerStatuses").chain(list(&pod.status, "containerStatuses"));
-    let waiting = statuses()
+    let statuses = ["initContainerStatuses", "containerStatuses"].into_iter();
+    let waiting = statuses
+        .flat_map(|key| list(&pod.status, key))
         .map(|it| &it["state"]["waiting"])
         .find(|it| it.is_object());
-    let is_ready = |it: &Value| text(it, "type") == "Ready" && text(it, "status") == "True";
-    let mut conditions = list(&pod.status, "conditions");
-    let unscheduled = || {
+    let condition = |kind: &str, status: &str| {
         let mut conditions = list(&pod.status, "conditions");
-        conditions.find(|it| text(it, "type") == "PodScheduled" && text(it, "status") == "False")
+        conditions.find(|it| text(it, "type") == kind && text(it, "status") == status)
     };
     if let Some(waiting) = waiting {
         let (reason, message) = (text(waiting, "reason"), text(waiting, "message"));
@@ -145,10 +144,10 @@ fn cause(pod: &Object<Pod>) -> Option<String> {
             "node {node}: {reason} {message} (kubectl --namespace {namespace} {log} {name})"
         ));
     }
-    if let Some(condition) = unscheduled() {
-        return Some(format!("pod {name}: {}", text(condition, "message")));
+    if let Some(unscheduled) = condition("PodScheduled", "False") {
+        return Some(format!("pod {name}: {}", text(unscheduled, "message")));
     }
-    let is_unready = !conditions.any(is_ready);
+    let is_unready = condition("Ready", "True").is_none();
     is_unready
         .then(|| format!("node {node}: not ready (kubectl --namespace {namespace} logs {name})"))
 }
@@ -209,7 +208,7 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
 
 /// Reports directories of the host that two DaemonSets serve.
 fn shared_directories(found: &[Object<DaemonSet>], findings: &mut Findings) {
-    let mut served: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut served: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
     for daemon_set in found {
         let pod = pod_of(daemon_set);
         let selector = format!("{}{}", pod["nodeSelector"], pod["affinity"]["nodeAffinity"]);
@@ -221,12 +220,11 @@ fn shared_directories(found: &[Object<DaemonSet>], findings: &mut Findings) {
             if path.is_empty() || is_of_host || path.contains(PROVISIONER_PREFIX) {
                 continue;
             }
-            let key = format!("{path}\u{0}{selector}");
+            let key = (path, selector.clone());
             served.entry(key).or_default().insert(name_of(daemon_set));
         }
     }
-    for (key, names) in served.iter().filter(|(_, names)| names.len() > 1) {
-        let path = key.split('\u{0}').next().unwrap_or_default();
+    for ((path, _), names) in served.iter().filter(|(_, names)| names.len() > 1) {
         let names: Vec<_> = names.iter().collect();
         let text = format!("{path} is served by {}", some_of(&names));
         findings.bad(&text, "uninstall one of them, or give each its own directory or nodes (docs/migrate-60-nodes.md)");

@@ -4,9 +4,6 @@ use std::fmt::Write;
 
 use crate::log::printable;
 
-/// The names that a line shows of many.
-const SHOWN: usize = 5;
-
 /// One result.
 struct Finding {
     text: String,
@@ -64,14 +61,4 @@ impl Findings {
 pub(super) fn counted(count: usize, noun: &str) -> String {
     let end = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{end}")
-}
-
-/// The first of many names, and how many there are more.
-pub(super) fn some_of<T: AsRef<str>>(names: &[T]) -> String {
-    let shown = names.iter().take(SHOWN).map(AsRef::as_ref);
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

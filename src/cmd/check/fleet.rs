@@ -7,10 +7,11 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::findings::{Findings, counted, some_of};
+use super::findings::{Findings, counted};
 use crate::cmd::fleet::Answer;
 use crate::cmd::status::show::{self, Severity, list, text, texts};
-use crate::cmd::volume::volumes;
+use crate::cmd::volume::{place, volumes};
+use crate::plan::some_of;
 
 /// The provisioner of StorageClasses whose PVs no program creates on demand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -47,13 +48,7 @@ pub(super) fn check(answers: &[Answer], classes: Option<&[StorageClass]>, findin
             "do what the text says",
         ),
     ] {
-        let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for answer in &asked {
-            for reason in texts(&answer.document, key) {
-                nodes.entry(reason).or_default().push(&answer.node);
-            }
-        }
-        for (reason, nodes) in nodes {
+        for (reason, nodes) in nodes_by(&asked, |document| texts(document, key)) {
             findings.bad(&format!("{what} on {}: {reason}", some_of(&nodes)), remedy);
         }
     }
@@ -74,12 +69,22 @@ pub(super) fn check(answers: &[Answer], classes: Option<&[StorageClass]>, findin
     of_volumes(&asked, findings);
 }
 
-fn versions(asked: &[&Answer], findings: &mut Findings) {
-    let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+/// The nodes whose documents have each text.
+fn nodes_by<'a, T: Iterator<Item = &'a str>>(
+    asked: &[&'a Answer],
+    texts: impl Fn(&'a Value) -> T,
+) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let mut nodes: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for answer in asked {
-        let version = text(&answer.document, "version");
-        nodes.entry(version).or_default().push(&answer.node);
+        for text in texts(&answer.document) {
+            nodes.entry(text).or_default().push(&*answer.node);
+        }
     }
+    nodes
+}
+
+fn versions(asked: &[&Answer], findings: &mut Findings) {
+    let nodes = nodes_by(asked, |document| std::iter::once(text(document, "version")));
     match nodes.len() {
         0 => {}
         1 => findings.good(format!(
@@ -108,8 +113,8 @@ fn storage_classes(asked: &[&Answer], known: Option<&[StorageClass]>, findings: 
     let names: BTreeSet<_> = classes().map(|it| text(it, "name")).collect();
     for name in names {
         let before = findings.failed();
-        let faults = classes().filter(|it| text(it, "name") == name);
-        let faults: BTreeSet<_> = faults.flat_map(|it| texts(it, "faults")).collect();
+        let of_class = || classes().filter(|it| text(it, "name") == name);
+        let faults: BTreeSet<_> = of_class().flat_map(|it| texts(it, "faults")).collect();
         for fault in faults {
             findings.bad(
                 &format!("class {name}: {fault}"),
@@ -123,8 +128,7 @@ fn storage_classes(asked: &[&Answer], known: Option<&[StorageClass]>, findings: 
                 findings,
             );
         }
-        let of_class = classes().filter(|it| text(it, "name") == name);
-        let entries: Vec<_> = of_class.flat_map(|it| list(it, "volumes")).collect();
+        let entries: Vec<_> = of_class().flat_map(|it| list(it, "volumes")).collect();
         let is_skipped = |it: &&&Value| text(it, "state") == "Skipped";
         let skipped: BTreeSet<_> = entries
             .iter()
@@ -187,7 +191,7 @@ fn of_volumes(asked: &[&Answer], findings: &mut Findings) {
             let names = problems
                 .entry((text(volume, "state"), text(volume, "reason")))
                 .or_default();
-            let place = || format!("{}:{}", answer.node, text(volume, "path"));
+            let place = || place(&answer.node, volume);
             names.push(volume["pv"].as_str().map_or_else(place, str::to_owned));
         }
     }
