@@ -9,9 +9,12 @@ mod explain;
 mod help;
 mod job;
 mod list;
+mod move_pv;
 mod node_cleanup;
 mod pause;
+mod rebind;
 mod release;
+mod retire;
 mod run;
 mod spelling;
 mod status;
@@ -30,9 +33,12 @@ pub use environment::Environment;
 pub use explain::Explain;
 pub use job::Job;
 pub use list::{List, ListFormat};
+pub use move_pv::Move;
 pub use node_cleanup::NodeCleanup;
 pub use pause::Pause;
+pub use rebind::Rebind;
 pub use release::Release;
+pub use retire::{Replace, Retire, Steps};
 pub use run::Run;
 pub use spelling::program;
 pub use status::Status;
@@ -65,6 +71,14 @@ pub enum Command {
     Pause(Pause),
     /// Resumes the cleaning that pause has stopped.
     Resume(Pause),
+    /// Binds the PV of a claim that was deleted by mistake to a new claim of the same name, with its data.
+    Rebind(Rebind),
+    /// Moves a PV that is bound to its disk to the node that has the disk now.
+    Move(Move),
+    /// Replaces a failed disk: each step is shown, checked, and taken when it is possible.
+    Replace(Replace),
+    /// Takes a disk, or all disks of a node, out of service, step by step.
+    Retire(Retire),
     /// Shows the state of provisioners, problems first.
     Status(Status),
     /// Shows what this node would offer, and why it would skip the rest. Changes nothing.

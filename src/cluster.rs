@@ -41,6 +41,7 @@ use pods::ClaimedPaths;
 pub(crate) use pods::JOB_IMAGE_VARIABLE;
 pub use pods::PodView;
 pub(crate) use retries::retries;
+use serde_json::Value;
 use tokio::sync::watch;
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
@@ -192,6 +193,19 @@ impl Cluster {
             volume: claim.spec.and_then(|spec| spec.volume_name),
             deleting: claim.metadata.deletion_timestamp.is_some(),
         }))
+    }
+
+    /// Creates a claim. That it exists already is no error.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create_claim(&self, claim: &Value) -> Result<(), ApiError> {
+        let namespace = claim["metadata"]["namespace"].as_str();
+        let created = self.create::<PersistentVolumeClaim>(namespace, claim)?;
+        match self.limited(CLAIMS, "create", created).await {
+            Ok(_) | Err(ApiError::Conflict) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes a claim, if it still has the UID and the version that was read.

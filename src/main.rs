@@ -10,8 +10,8 @@ use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::cmd::cleaner::Interrupted;
 use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
-    check, check_config, clean, completion, consent, discover, explain, job, list, node_cleanup,
-    pause, release, run, status,
+    check, check_config, clean, completion, consent, discover, explain, job, list, move_pv,
+    node_cleanup, pause, rebind, release, retire, run, status,
 };
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
@@ -54,6 +54,10 @@ fn dispatch(command: Command, environment: Environment) -> Result<ExitCode> {
         Command::Consent(request) => block_on(consent::command(&request, &mut out)),
         Command::Pause(request) => block_on(pause::command(&request, true, &mut out)),
         Command::Resume(request) => block_on(pause::command(&request, false, &mut out)),
+        Command::Rebind(request) => block_on(rebind::command(&request, &mut out)),
+        Command::Move(request) => block_on(move_pv::command(&request, &mut out)),
+        Command::Replace(request) => block_on(retire::replace(&request, &mut out)),
+        Command::Retire(request) => block_on(retire::retire(&request, &mut out)),
         Command::Status(request) => block_on(status::command(&request, &mut out)),
         Command::Discover { config, output } => {
             block_on(discover::command(output, &config, &environment, &mut out))

@@ -21,6 +21,8 @@ pub const UNVERIFIED: &str = "unverified";
 pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 /// `"true"` on a PV or on the Node: nothing new is cleaned.
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
+/// On a PV that `retire` withholds from claims: its former reclaim policy.
+pub const ANNOTATION_RETIRED: &str = "local-volume-provisioner/retired";
 /// The installation that manages a PV: `<namespace>/<DaemonSet>`.
 pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation";
 /// Of a PV whose disk was moved here: `<UID>:<token>` of the PV that its mark still names.

@@ -105,6 +105,17 @@ impl Cluster {
         self.limited(NODES, "patch", patched).await.map(drop)
     }
 
+    /// Keeps new pods away from a Node.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn cordon(&self, name: &str) -> Result<(), ApiError> {
+        let patch = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
+        let (nodes, params) = (self.nodes(), PatchParams::default());
+        let patched = nodes.patch(name, &params, &patch);
+        self.limited(NODES, "patch", patched).await.map(drop)
+    }
+
     /// Removes all taints of a key, with any effect, from a Node. Returns whether there was one.
     ///
     /// # Errors

@@ -11,14 +11,14 @@ use k8s_openapi::api::core::v1::{
     Pod as FullPod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{ListParams, ObjectMeta};
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::pvs::PVS;
 use super::retries::POD_STATUS;
-use super::{ApiError, Cluster};
+use super::{ApiError, Cluster, only};
 use crate::names::LABEL_JOB_PV_UID;
 use crate::view::{ClaimRef, Partial};
 
@@ -131,6 +131,18 @@ impl Cluster {
     pub async fn pods_of(&self, node: &str) -> Result<Vec<PodView>, ApiError> {
         let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
         self.pods(None, params, |_| true).await
+    }
+
+    /// Deletes a Pod, with its own grace period.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete_pod(&self, pod: &PodView) -> Result<(), ApiError> {
+        let (_, name) = pod.name.split_once('/').unwrap_or(("", &pod.name));
+        let api: Api<FullPod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let params = DeleteParams::default().preconditions(only(&pod.uid, None));
+        let deleted = api.delete(name, &params);
+        self.limited("pods", "delete", deleted).await.map(drop)
     }
 
     /// Reads a DaemonSet's metadata.

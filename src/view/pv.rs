@@ -17,8 +17,8 @@ use serde_json::json;
 use crate::names::{
     ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_CONSENT, ANNOTATION_IDENTITY,
     ANNOTATION_INSTALLATION, ANNOTATION_MOVED_FROM, ANNOTATION_OFFER, ANNOTATION_PATH,
-    ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_STATE_DIRECTORY, ANNOTATION_USED,
-    FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, UNVERIFIED,
+    ANNOTATION_PAUSED, ANNOTATION_PROVISIONED_BY, ANNOTATION_RETIRED, ANNOTATION_STATE_DIRECTORY,
+    ANNOTATION_USED, FINALIZER, LABEL_HOSTNAME, LABEL_IDENTITY_HASH, UNVERIFIED,
 };
 use crate::types::{HostPath, VolumeMode};
 use crate::view::partial::{annotation_is_true, parse};
@@ -191,6 +191,8 @@ pub struct PvView {
     pub consent: Option<String>,
     /// Whether an administrator paused cleaning of this volume.
     pub paused: bool,
+    /// The reclaim policy that it had before `retire` withheld it.
+    pub retired: Option<String>,
     /// `metadata.ownerReferences`.
     pub owners: Vec<OwnerReference>,
 }
@@ -252,6 +254,7 @@ impl PvView {
             state_directory: annotation(ANNOTATION_STATE_DIRECTORY),
             consent: annotation(ANNOTATION_CONSENT),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
+            retired: annotation(ANNOTATION_RETIRED),
             owners: pv.owner_references().to_vec(),
         }
     }

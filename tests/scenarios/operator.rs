@@ -5,6 +5,8 @@ mod consent;
 mod explain;
 mod list;
 mod pause;
+mod rebind;
+mod retire;
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The permissions of operators: the ClusterRole of the chart permits what their commands request, and nothing else.
+//! The permissions of operators: the ClusterRoles of the chart permit what their commands request, and nothing else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,10 +19,16 @@ const OPERATOR: &str = "operator";
 type Permission = [String; 3];
 
 fn permitted() -> BTreeSet<Permission> {
-    let role: Value = serde_saphyr::from_str(&fs::read_to_string(MANIFEST).unwrap()).unwrap();
     let words = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
     let mut permitted = BTreeSet::new();
-    for rule in role["rules"].as_array().unwrap() {
+    let manifests = fs::read_to_string(MANIFEST).unwrap();
+    let parsed = manifests.split("\n---\n").skip(1);
+    let parsed: Vec<Value> = parsed
+        .map(|it| serde_saphyr::from_str(it).unwrap())
+        .collect();
+    assert_eq!(parsed.len(), 2, "the second is for those who retire disks");
+    let rules = parsed.iter().flat_map(|it| it["rules"].as_array().unwrap());
+    for rule in rules {
         for group in words(&rule["apiGroups"]) {
             for resource in words(&rule["resources"]) {
                 let verbs = words(&rule["verbs"]).into_iter();
@@ -105,5 +111,21 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
     let former = ["--all", "--class=fast", "--from-cluster=former"];
     let former = [&["consent", "--wipe", "--yes"][..], &former].concat();
     run(&stage, &former, 2);
+    stage.used(&stage.bind("claim", &volume));
+    let retained = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
+    stage.patch_pv(&pv, &retained);
+    stage.delete_claim("claim");
+    stage.in_phase(&pv, "Released");
+    run(&stage, &["rebind", &pv], 0);
+    stage.patch_pv(
+        &pv,
+        &json!({ "spec": { "persistentVolumeReclaimPolicy": "Delete" } }),
+    );
+    stage.pod("pod", "claim");
+    let timeout = ["retire", "--node", &node, "--yes", "--timeout=3s"];
+    run(&stage, &timeout, 1);
+    stage.available(&volume, None);
+    stage.sandbox.umount(&volume).unwrap();
+    run(&stage, &timeout[..4], 0);
     assert_eq!(requested(&stage), permitted());
 }

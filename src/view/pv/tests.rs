@@ -97,6 +97,7 @@ fn every_field_is_read() {
         moved_from: None,
         consent: Some("wipe:v1:wwid=1".into()),
         paused: true,
+        retired: None,
         owners: [
             ("v1", "Node", "n", "node-uid"),
             ("apps/v1", "DaemonSet", "d", "other"),

@@ -189,6 +189,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
         moved_from: None,
         consent: None,
         paused: false,
+        retired: None,
         owners: Vec::new(),
     }
 }

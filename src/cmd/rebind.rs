@@ -1,0 +1,176 @@
+//! `rebind`: binds the PV of a claim that was deleted by mistake to a new claim of the same name, with its data.
+//!
+//! The policy Retain comes first: the provisioner deletes a PV before it wipes the first byte, and it deletes none with this
+//! policy. Each pass decides by the present state, so the command continues when it is run again.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::api_server::cluster;
+use super::volume;
+use crate::args::Rebind;
+use crate::cluster::{ApiError, ClaimView, Cluster};
+use crate::log::printable;
+use crate::names::{ANNOTATION_PAUSED, ANNOTATION_RETIRED};
+use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
+
+const POLL_PERIOD: Duration = Duration::from_secs(1);
+
+/// Binds the PV again.
+///
+/// # Errors
+/// When the data cannot be saved this way, a request failed, or after the timeout.
+pub async fn command(request: &Rebind, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
+    let cluster = cluster(&request.api_server).await?;
+    let deadline = Instant::now() + request.timeout;
+    let mut shown = String::new();
+    loop {
+        let found = volume::pv(&cluster, &request.pv).await?;
+        let pv = found.ok_or_else(|| anyhow!("there is no PersistentVolume {}", request.pv))?;
+        let step = step(&cluster, &pv).await?;
+        let said = step.said(&pv);
+        if said != shown {
+            writeln!(out, "{}", printable(&format!("{}: {said}", pv.name)))?;
+            out.flush()?;
+            shown = said;
+        }
+        if request.dry_run || matches!(step, Step::Done) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        match (take(&cluster, &pv, &step).await, step) {
+            // The next pass decides by the new version.
+            (Err(error), _) if error.is_change() => {}
+            (Err(error), _) => {
+                let failed = "the step failed; run the command again to continue";
+                return Err(error).with_context(|| format!("{}: {failed}", pv.name));
+            }
+            (Ok(()), Step::Pause) => return Ok(ExitCode::FAILURE),
+            (Ok(()), Step::RestorePolicy(_)) => return Ok(ExitCode::SUCCESS),
+            (Ok(()), _) => {}
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "not finished in time; run the command again to continue"
+        );
+        sleep(POLL_PERIOD).await;
+    }
+}
+
+enum Step {
+    /// The PV is being deleted, so only its cleaning can be stopped.
+    Pause,
+    Keep,
+    /// Names of the pods that use the deleted claim, with their namespace.
+    AwaitPods(Vec<String>),
+    Reserve,
+    CreateClaim(ClaimRef),
+    AwaitBinding,
+    RestorePolicy(String),
+    Done,
+}
+
+async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
+    let name = &pv.name;
+    let Some(of) = &pv.claim else {
+        bail!("PV {name} was bound to no claim; nothing was changed");
+    };
+    let claim = cluster.claim(of).await;
+    let claim = claim.with_context(|| format!("reading claim {of}"))?;
+    if pv.deleting {
+        return Ok(Step::Pause);
+    }
+    if let Some(other) = claim.as_ref().and_then(|claim| claim.volume.as_ref())
+        && other != name
+    {
+        bail!("claim {of} exists already and has PV {other}; delete that claim first");
+    }
+    let is_same = |claim: &ClaimView| of.uid.as_ref() == Some(&claim.uid) && !claim.deleting;
+    let is_bound = pv.phase == Phase::Bound && claim.as_ref().is_some_and(is_same);
+    Ok(match (&pv.retired, is_bound) {
+        (Some(policy), true) => Step::RestorePolicy(policy.clone()),
+        (None, true) => Step::Done,
+        _ if pv.policy != ReclaimPolicy::Retain => Step::Keep,
+        _ if pv.phase == Phase::Bound => Step::AwaitPods(pods(cluster, of).await?),
+        _ if of.uid.is_some() => Step::Reserve,
+        _ if claim.is_none() => Step::CreateClaim(of.clone()),
+        _ => Step::AwaitBinding,
+    })
+}
+
+async fn pods(cluster: &Cluster, claim: &ClaimRef) -> Result<Vec<String>> {
+    let (namespace, all) = (Some(&*claim.namespace), ListParams::default());
+    let pods = cluster.pods(namespace, all, |pod| {
+        !pod.terminal && pod.claims.contains(&claim.name)
+    });
+    let pods = pods.await.context("listing the pods of the claim")?;
+    Ok(pods.into_iter().map(|pod| pod.name).collect())
+}
+
+impl Step {
+    fn said(&self, pv: &PvView) -> String {
+        let claim = pv.claim.as_ref();
+        let claim = claim.map(ToString::to_string).unwrap_or_default();
+        match self {
+            Self::Pause => format!(
+                "it is being deleted, which cannot be undone; its cleaning is paused: copy the data (docs/operations.md), then resume {}",
+                pv.name
+            ),
+            Self::Keep => "its data is kept: the policy is set to Retain".into(),
+            Self::AwaitPods(pods) if pods.is_empty() => {
+                format!("waiting until claim {claim} is deleted")
+            }
+            Self::AwaitPods(pods) => format!(
+                "claim {claim} was deleted, and ends with its pods; delete them to go on: {}",
+                pods.join(", ")
+            ),
+            Self::Reserve => format!("it is reserved for a new claim {claim}"),
+            Self::CreateClaim(_) => format!("claim {claim} is created again"),
+            Self::AwaitBinding => format!("waiting until claim {claim} is Bound"),
+            Self::RestorePolicy(policy) => {
+                format!("it is Bound to claim {claim}; its policy is {policy} again")
+            }
+            Self::Done => format!("it is Bound to claim {claim}"),
+        }
+    }
+}
+
+async fn take(cluster: &Cluster, pv: &PvView, step: &Step) -> Result<(), ApiError> {
+    let policy = |policy: &str, former: Value| {
+        json!({
+            "metadata": { "annotations": { ANNOTATION_RETIRED: former } },
+            "spec": { "persistentVolumeReclaimPolicy": policy },
+        })
+    };
+    let body = match step {
+        Step::Pause => json!({ "metadata": { "annotations": { ANNOTATION_PAUSED: "true" } } }),
+        Step::Keep => policy("Retain", json!(pv.policy)),
+        // The volume controller binds it only to a claim of this name.
+        Step::Reserve => {
+            json!({ "spec": { "claimRef": { "uid": null, "resourceVersion": null } } })
+        }
+        Step::RestorePolicy(former) => policy(former, Value::Null),
+        Step::CreateClaim(claim) => return cluster.create_claim(&claim_for(pv, claim)).await,
+        Step::AwaitPods(_) | Step::AwaitBinding | Step::Done => return Ok(()),
+    };
+    cluster.merge_pv(&pv.reference(), body).await.map(drop)
+}
+
+/// A claim that only this PV satisfies. Every PV of this program has the one access mode.
+fn claim_for(pv: &PvView, claim: &ClaimRef) -> Value {
+    json!({
+        "metadata": { "name": claim.name, "namespace": claim.namespace },
+        "spec": {
+            "volumeName": pv.name,
+            "storageClassName": pv.class,
+            "volumeMode": pv.mode,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": pv.capacity } },
+        },
+    })
+}

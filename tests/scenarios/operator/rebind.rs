@@ -1,0 +1,90 @@
+//! `rebind`.
+
+use support::stage::{annotation, is_terminating, uid};
+
+use super::*;
+
+fn rebind(stage: &Stage, args: &[&str]) -> CommandResult {
+    run_as_operator(stage, &[&["rebind"], args].concat())
+}
+
+#[test]
+fn claim_that_was_deleted_by_mistake_has_its_data_again() {
+    let (stage, [path]) = or_skip!(reachable(["vol"]));
+    let mut provisioner = provisioner(&stage);
+    let bound = stage.used(&stage.bind("claim", &path));
+    let pv = name(&bound);
+    stage.pod("app", "claim");
+    keep_secret(&path);
+    in_state(&stage, &mut provisioner, &path, "Bound");
+    answers(&rebind(&stage, &[&pv]), 0, &["it is Bound to claim"]);
+
+    // The claim stays while its pod runs.
+    stage.delete_claim("claim");
+    let result = rebind(&stage, &[&pv, "--dry-run"]);
+    answers(&result, 0, &["the policy is set to Retain"]);
+    // It waits for the pod, and can be run again.
+    let claim = format!("{}/claim", stage.namespace());
+    let result = rebind(&stage, &[&pv, "--timeout=2s"]);
+    let pods = format!("claim {claim} was deleted, and ends with its pods; delete them to go on");
+    answers(&result, 1, &[&pods, "/app", "run the command again"]);
+    stage.delete_pod("app", false);
+    let result = rebind(&stage, &[&pv]);
+    let bound_again = format!("it is Bound to claim {claim}; its policy is Delete again");
+    answers(
+        &result,
+        0,
+        &[&format!("claim {claim} is created again"), &bound_again],
+    );
+    let again = stage.in_phase(&pv, "Bound");
+    assert_eq!(uid(&again), uid(&bound));
+    assert_eq!(annotation(&again, "local-volume-provisioner/retired"), None);
+    assert!(has_secret(&path));
+    in_state(&stage, &mut provisioner, &path, "Bound");
+
+    // The new claim has a pod again, and the volume is cleaned after its end.
+    stage.delete_claim("claim");
+    stage.available(&path, Some(&uid(&bound)));
+    assert!(entries(&path).is_empty());
+}
+
+#[test]
+fn cleaning_of_a_pv_that_is_being_deleted_is_paused() {
+    let (stage, [path]) = or_skip!(reachable(["vol"]));
+    let mut provisioner = provisioner(&stage);
+    let pv = name(&stage.used(&stage.bind("claim", &path)));
+    stage.pod("app", "claim");
+    keep_secret(&path);
+    stage.delete_pv(&pv);
+    stage.delete_claim("claim");
+    let result = rebind(&stage, &[&pv]);
+    answers(&result, 1, &["is being deleted", &format!("resume {pv}")]);
+    stage.delete_pod("app", false);
+    in_state(&stage, &mut provisioner, &path, "Paused");
+    assert!(is_terminating(&stage.pv(&pv).unwrap()));
+    stage.still(&mut provisioner, "nothing is wiped", || has_secret(&path));
+}
+
+#[test]
+fn pv_without_a_claim_and_claim_with_another_pv_are_refused() {
+    let (stage, [one, other]) = or_skip!(reachable(["one", "other"]));
+    let mut provisioner = provisioner(&stage);
+    let free = name(&stage.available(&other, None));
+    let result = rebind(&stage, &[&free]);
+    answers(
+        &result,
+        1,
+        &["was bound to no claim", "nothing was changed"],
+    );
+
+    let pv = name(&stage.used(&stage.bind("claim", &one)));
+    let retain = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
+    stage.patch_pv(&pv, &retain);
+    stage.delete_claim("claim");
+    stage.in_phase(&pv, "Released");
+    stage.bind("claim", &other);
+    let result = rebind(&stage, &[&pv]);
+    let why = format!("exists already and has PV {free}; delete that claim first");
+    answers(&result, 1, &[&why]);
+    in_state(&stage, &mut provisioner, &one, "Retained");
+}
