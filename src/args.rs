@@ -1,6 +1,7 @@
 //! The command line and the environment.
 
 mod check;
+mod check_config;
 mod clean;
 mod common;
 mod consent;
@@ -26,6 +27,7 @@ use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub use check::Check;
+pub use check_config::CheckConfig;
 pub use clean::Clean;
 pub use common::{ApiServer, ConfigDir, Kubelet, Log, LogFormat, Provisioners, Server};
 pub use consent::{Consent, Verb};
@@ -96,11 +98,8 @@ pub enum Command {
         #[arg(short, long, value_name = "FORMAT", default_value = "table")]
         output: OutputFormat,
     },
-    /// Checks the configuration. Exits with 2 if it has a fault.
-    #[command(
-        after_help = "Example:\n  $ local-volume-provisioner check-config --config ./my-config"
-    )]
-    CheckConfig(ConfigDir),
+    /// Checks a configuration: a directory, a ConfigMap, or rendered manifests. Shows each fault and the effective values.
+    CheckConfig(CheckConfig),
     /// Cleans one volume of a configured class. Shows what is there, and asks first.
     Clean(Clean),
     /// Removes the finalizer from PersistentVolumes, to uninstall or after a node is gone. Wipes nothing.

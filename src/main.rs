@@ -62,7 +62,7 @@ fn dispatch(command: Command, environment: Environment) -> Result<ExitCode> {
         Command::Discover { config, output } => {
             block_on(discover::command(output, &config, &environment, &mut out))
         }
-        Command::CheckConfig(dir) => check_config::run(&dir.config, &mut out),
+        Command::CheckConfig(request) => check_config::run(&request, &mut out),
         Command::Clean(request) => block_on(clean::command(&request, &environment, &mut out)),
         Command::Release(request) => block_on(release::command(request, &mut out)),
         Command::NodeCleanup(request) => {

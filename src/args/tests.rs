@@ -96,9 +96,19 @@ fn log_level_overrides_verbosity() {
 #[test]
 fn commands_have_their_arguments() {
     match parsed("check-config --config /tmp").command {
-        Command::CheckConfig(dir) => assert_eq!(dir.config, PathBuf::from("/tmp")),
+        Command::CheckConfig(it) => assert_eq!(it.config.config, PathBuf::from("/tmp")),
         other => panic!("{other:?}"),
     }
+    match parsed("check-config -f -").command {
+        Command::CheckConfig(it) => assert_eq!(it.filename, Some(PathBuf::from("-"))),
+        other => panic!("{other:?}"),
+    }
+    refusal("check-config --config /tmp -f a.yaml");
+    match parsed("check --pre").command {
+        Command::Check(it) => assert_eq!((it.pre, it.filename.to_str()), (true, Some("-"))),
+        other => panic!("{other:?}"),
+    }
+    assert!(refusal("check -f a.yaml").contains("--pre"));
     let discover = |line| match parsed(line).command {
         Command::Discover { output, .. } => output,
         other => panic!("{line}: {other:?}"),

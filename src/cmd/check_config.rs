@@ -1,35 +1,52 @@
 //! `check-config`: reports the faults of a configuration and its effective values.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::run::UsageError;
+use super::manifests::{Configuration, Manifests};
 use super::table::render;
-use crate::config::{self, rows};
+use crate::args::CheckConfig;
+use crate::config::rows;
 
-/// Reads the configuration in `dir` as the provisioner would, and writes the result to `out`. The exit code is 2 if it
-/// has faults.
+/// Reads the configuration as the provisioner would, and writes the result to `out`. The exit code is 1 if it has faults.
 ///
 /// # Errors
-/// [`UsageError`] if it cannot be read; another error if `out` cannot be written.
-pub fn run(dir: &Path, out: &mut dyn Write) -> Result<ExitCode> {
-    let loaded = config::load(dir).map_err(UsageError)?;
-    for fault in &loaded.faults {
-        writeln!(out, "fault: {fault}")?;
+/// [`UsageError`](super::run::UsageError) if it cannot be read; another error if there is none, or `out` cannot be
+/// written.
+pub fn run(request: &CheckConfig, out: &mut dyn Write) -> Result<ExitCode> {
+    let manifests = match &request.filename {
+        Some(file) => Manifests::read(file)?,
+        None => Manifests::of_directory(&request.config.config)?,
+    };
+    for it in &manifests.configurations {
+        show(it, out)?;
     }
-    for warning in &loaded.warnings {
-        writeln!(out, "warning: {warning}")?;
+    let has_fault = |it: &Configuration| !it.faults.is_empty();
+    let has_fault = manifests.configurations.iter().any(has_fault);
+    Ok(ExitCode::from(u8::from(has_fault)))
+}
+
+fn show(it: &Configuration, out: &mut dyn Write) -> Result<()> {
+    let (place, of) = match &*it.name {
+        "" => (String::new(), String::new()),
+        name => (format!("{name}: "), format!(" of {name}")),
+    };
+    for fault in &it.faults {
+        writeln!(out, "fault: {place}{fault}")?;
     }
-    writeln!(out, "Effective configuration\n{}", table(&loaded.config))?;
-    for class in loaded.config.classes.values() {
-        writeln!(out, "Class {}\n{}", class.name, table(&**class))?;
+    for warning in &it.warnings {
+        writeln!(out, "warning: {place}{warning}")?;
     }
-    let good = loaded.faults.is_empty();
-    Ok(ExitCode::from(if good { 0 } else { 2 }))
+    if let Some(config) = &it.config {
+        writeln!(out, "Effective configuration{of}\n{}", table(config))?;
+        for class in config.classes.values() {
+            writeln!(out, "Class {}\n{}", class.name, table(&**class))?;
+        }
+    }
+    Ok(())
 }
 
 fn table(keys: &impl Serialize) -> String {
@@ -41,8 +58,16 @@ fn table(keys: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::{Path, PathBuf};
 
     use super::*;
+    use crate::args::ConfigDir;
+    use crate::cmd::run::UsageError;
+
+    fn request(dir: &Path, filename: Option<PathBuf>) -> CheckConfig {
+        let config = ConfigDir { config: dir.into() };
+        CheckConfig { config, filename }
+    }
 
     fn check(files: &[(&str, &str)]) -> (ExitCode, String) {
         let dir = tempfile::tempdir().unwrap();
@@ -50,7 +75,7 @@ mod tests {
             fs::write(dir.path().join(name), text).unwrap();
         }
         let mut out = Vec::new();
-        let code = run(dir.path(), &mut out).unwrap();
+        let code = run(&request(dir.path(), None), &mut out).unwrap();
         (code, String::from_utf8(out).unwrap())
     }
 
@@ -110,7 +135,7 @@ mod tests {
             ),
             ("useJobsForCleaning", "true"),
         ]);
-        assert_eq!(code, ExitCode::from(2), "{text}");
+        assert_eq!(code, ExitCode::from(1), "{text}");
         for part in [
             "fault: class \"bad\": hostDir is \"mnt\"; write the absolute path",
             "warning: key \"useJobsForCleaning\" is unknown",
@@ -131,16 +156,81 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_configuration_is_a_usage_error() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("storageClassMap"), "a: [").unwrap();
-        for (dir, words) in [
-            (dir.path(), "the configuration key storageClassMap"),
-            (Path::new("/nonexistent/config"), "No such file"),
+    fn configuration_with_which_the_provisioner_does_not_start_is_a_fault() {
+        for (key, value, words) in [
+            (
+                "storageClassMap",
+                "a: [",
+                "the configuration key storageClassMap is not valid YAML",
+            ),
+            ("useAlphaAPI", "true", "useAlphaAPI is true"),
         ] {
-            let error = run(dir, &mut Vec::new()).unwrap_err();
+            let (code, text) = check(&[(key, value)]);
+            assert_eq!(code, ExitCode::from(1), "{text}");
+            assert!(
+                text.starts_with("fault: ") && text.contains(words),
+                "{text}"
+            );
+            assert!(!text.contains("Effective"), "{text}");
+        }
+    }
+
+    #[test]
+    fn manifests_are_checked_with_the_name_of_the_config_map() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("manifests.yaml");
+        let fault = "fault: ConfigMap a/config: ";
+        for (map, class, code, text) in [
+            (
+                "fast: {hostDir: /a, mountDir: /a}",
+                "",
+                0,
+                "Effective configuration of ConfigMap a/config\n",
+            ),
+            (
+                "fast: {hostDir: a, mountDir: /a}",
+                "",
+                1,
+                &*format!("{fault}class \"fast\": hostDir is \"a\""),
+            ),
+            (
+                "fast: {hostDir: /a, mountDir: /a}",
+                "provisioner: rancher.io/local-path\nvolumeBindingMode: WaitForFirstConsumer",
+                1,
+                &format!(
+                    "{fault}the StorageClass fast has the provisioner rancher.io/local-path; write provisioner:"
+                ),
+            ),
+        ] {
+            let map = format!(
+                "kind: ConfigMap\nmetadata: {{name: config, namespace: a}}\ndata:\n  storageClassMap: '{map}'\n"
+            );
+            let class = match class {
+                "" => String::new(),
+                class => format!("---\nkind: StorageClass\nmetadata: {{name: fast}}\n{class}\n"),
+            };
+            fs::write(&file, map + &class).unwrap();
+            let mut out = Vec::new();
+            let found = run(&request(dir.path(), Some(file.clone())), &mut out).unwrap();
+            let out = String::from_utf8(out).unwrap();
+            assert_eq!(found, ExitCode::from(code), "{out}");
+            assert!(out.contains(text), "no {text:?} in\n{out}");
+        }
+    }
+
+    #[test]
+    fn missing_file_or_directory_is_a_usage_error() {
+        let nowhere = Path::new("/nonexistent/config");
+        for request in [
+            request(nowhere, None),
+            request(nowhere, Some(nowhere.into())),
+        ] {
+            let error = run(&request, &mut Vec::new()).unwrap_err();
             let UsageError(text) = error.downcast_ref().unwrap();
-            assert!(text.contains(words), "{text}");
+            assert!(
+                text.contains("/nonexistent/config") && text.contains("No such file"),
+                "{text}"
+            );
         }
     }
 }

@@ -39,11 +39,12 @@ pub use self::class::{
 };
 pub use self::cleaner::{CleanMethod, Cleaner, DEFAULT_CLEANER};
 pub use self::directory::{Files, read_dir};
-pub use self::parse::{Fault, Loaded, from_files, load};
+pub use self::parse::{CLASSES, Fault, Loaded, from_files, load};
 pub use self::pattern::NamePattern;
 pub use self::rows::rows;
 pub use self::shown::Shown;
 pub use self::watch::{Reading, watch};
+pub use self::yaml::documents;
 
 /// Where the chart mounts the ConfigMap.
 pub const DEFAULT_DIR: &str = "/etc/provisioner/config/";

@@ -14,7 +14,8 @@ use super::{Cleaner, Config, Files, labels, read_dir, yaml};
 use crate::names::{LABEL_HOSTNAME, LINK_DIR};
 use crate::types::VolumeMode;
 
-const CLASSES: &str = "storageClassMap";
+/// The key of the classes, which each configuration has.
+pub const CLASSES: &str = "storageClassMap";
 const LABELS: &str = "labelsForPV";
 const TOLERATIONS: &str = "jobTolerations";
 /// The keys of which a class has at most one.

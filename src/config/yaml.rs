@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use serde_saphyr::{NonFiniteFloatPolicy, UserMessageFormatter};
+use serde_saphyr::{Error, NonFiniteFloatPolicy, Options, UserMessageFormatter};
 
 /// Reads one YAML document; an empty text is null. Labels, which are a map of scalars, keep the texts that were written.
 ///
@@ -20,14 +20,28 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     }
 }
 
+/// Reads the documents of manifests, without those that are null. Their scalars keep their types.
+///
+/// # Errors
+/// The error, with its line and column if they are known.
+pub fn documents(text: &str) -> Result<Vec<Value>, String> {
+    serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| message(&error))
+}
+
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let options = serde_saphyr::options! {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| message(&error))
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
         // A label may look like a number that a float cannot represent.
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| error.render_with_formatter(&UserMessageFormatter))
+    }
+}
+
+fn message(error: &Error) -> String {
+    error.render_with_formatter(&UserMessageFormatter)
 }
 
 fn with_texts(value: Value) -> Value {

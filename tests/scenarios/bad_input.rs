@@ -148,7 +148,7 @@ fn a_faulty_class_is_disabled_with_its_fault_named_and_the_others_run() {
         (&json!(false), &json!(false))
     );
     let (code, checked) = check_config(&stage);
-    assert_eq!(code, 2);
+    assert_eq!(code, 1);
     for value in ["volumeMode", "Blok", "write Filesystem or Block"] {
         for (place, text) in [
             ("the log", &provisioner.log()),

@@ -5,6 +5,7 @@ mod consent;
 mod explain;
 mod list;
 mod pause;
+mod pre;
 mod rebind;
 mod retire;
 

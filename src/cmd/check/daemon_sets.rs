@@ -4,18 +4,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::findings::Findings;
 use crate::cluster::{ApiError, Cluster, JOB_IMAGE_VARIABLE};
 use crate::cmd::status::show::{list, text};
-use crate::errors::chain;
 use crate::names::PROVISIONER_PREFIX;
 use crate::plan::some_of;
-use crate::view::Partial;
+use crate::view::{Affinity, NodeView, Partial};
+
+const SELECT: &str = "label the nodes that it selects, or correct nodeSelector and tolerations in the chart's values (docs/install.md)";
+/// The remedy when two provisioners serve one directory.
+pub(super) const UNINSTALL: &str =
+    "uninstall one of them, or give each its own directory or nodes (docs/migrate-60-nodes.md)";
 
 /// An object with its spec and status as they are.
 pub(super) type Object<K> = Partial<K, Value, Value>;
@@ -29,21 +34,23 @@ pub(super) async fn read(
         Some(namespace) => Api::namespaced(cluster.client.clone(), namespace),
         None => Api::all(cluster.client.clone()),
     };
-    let is_provisioner = |it: &Object<DaemonSet>| {
-        let mut containers = list(pod_of(it), "containers");
-        containers.any(|it| list(it, "env").any(|it| text(it, "name") == JOB_IMAGE_VARIABLE))
-    };
     let keep = |it| Some(it).filter(is_provisioner);
     cluster
         .list_pages("daemonsets", api, ListParams::default(), keep)
         .await
 }
 
-fn pod_of(daemon_set: &Object<DaemonSet>) -> &Value {
+/// Whether its pods are provisioners, ours or the Go program.
+pub(super) fn is_provisioner(daemon_set: &Object<DaemonSet>) -> bool {
+    let mut containers = list(pod_of(daemon_set), "containers");
+    containers.any(|it| list(it, "env").any(|it| text(it, "name") == JOB_IMAGE_VARIABLE))
+}
+
+pub(super) fn pod_of(daemon_set: &Object<DaemonSet>) -> &Value {
     &daemon_set.spec["template"]["spec"]
 }
 
-fn name_of(daemon_set: &Object<DaemonSet>) -> String {
+pub(super) fn name_of(daemon_set: &Object<DaemonSet>) -> String {
     let namespace = daemon_set.namespace().unwrap_or_default();
     format!("{namespace}/{}", daemon_set.name_any())
 }
@@ -56,12 +63,8 @@ pub(super) async fn check(cluster: &Cluster, found: &[Object<DaemonSet>], findin
         return;
     }
     for daemon_set in found {
-        if let Err(error) = rollout(cluster, daemon_set, findings).await {
-            findings.bad(
-                &chain(&error),
-                "allow list on pods and nodes (docs/status.md)",
-            );
-        }
+        let result = rollout(cluster, daemon_set, findings).await;
+        findings.require(result, "list on pods and nodes (docs/status.md)");
     }
     shared_directories(found, findings);
 }
@@ -81,8 +84,7 @@ async fn rollout(
     ]
     .map(number);
     if desired == 0 {
-        let remedy = "label the nodes that it selects, or correct nodeSelector and tolerations in the chart's values (docs/install.md)";
-        findings.bad(&format!("DaemonSet {name} selects no node"), remedy);
+        findings.bad(&format!("DaemonSet {name} selects no node"), SELECT);
     } else if ready == desired && updated == desired {
         findings.good(format!(
             "DaemonSet {name}: {ready} of {desired} pods are ready"
@@ -102,7 +104,11 @@ async fn rollout(
         };
         findings.bad(&text, &remedy);
     }
-    unserved(cluster, daemon_set, findings).await
+    let nodes = selected(cluster, pod_of(daemon_set)).await?;
+    if !nodes.is_empty() {
+        untolerated(daemon_set, &nodes, findings);
+    }
+    Ok(())
 }
 
 /// Why pods are not ready.
@@ -152,47 +158,65 @@ fn cause(pod: &Object<Pod>) -> Option<String> {
         .then(|| format!("node {node}: not ready (kubectl --namespace {namespace} logs {name})"))
 }
 
-/// Reports the nodes that have the labels of the DaemonSet, but a taint that it does not tolerate.
-async fn unserved(
-    cluster: &Cluster,
+/// Reports a DaemonSet that selects no node, or none whose taints it tolerates; and each node with such a taint, if it
+/// selects some of the nodes. Otherwise the taint of a control plane keeps it away on purpose.
+pub(super) fn untolerated(
     daemon_set: &Object<DaemonSet>,
+    nodes: &[Selected],
     findings: &mut Findings,
-) -> Result<(), ApiError> {
-    let pod = pod_of(daemon_set);
-    let selector = pod["nodeSelector"].as_object().cloned().unwrap_or_default();
-    // Without a selector, the taint of a control plane keeps it away on purpose.
-    if selector.is_empty() {
-        return Ok(());
+) {
+    let (name, pod) = (name_of(daemon_set), pod_of(daemon_set));
+    let tainted = |(node, taint): &Selected| Some(format!("{node} ({})", taint.as_ref()?));
+    let tainted: Vec<_> = nodes.iter().filter_map(tainted).collect();
+    let mut labels = pod["nodeSelector"].as_object().into_iter().flatten();
+    let is_selective = !required_terms(pod).is_null()
+        || labels.any(|(key, _)| key != "kubernetes.io/os" && key != "kubernetes.io/arch");
+    if nodes.is_empty() {
+        findings.bad(&format!("DaemonSet {name} selects no node"), SELECT);
+    } else if tainted.len() == nodes.len() || (is_selective && !tainted.is_empty()) {
+        let text = format!(
+            "DaemonSet {name} does not tolerate a taint of {}",
+            some_of(&tainted)
+        );
+        let remedy = "add the toleration to the chart's values (tolerations), or remove the taint";
+        findings.bad(&text, remedy);
     }
+}
+
+fn required_terms(pod: &Value) -> &Value {
+    let affinity = &pod["affinity"]["nodeAffinity"];
+    &affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+}
+
+/// A node that a pod selects, and the key of a taint that the pod does not tolerate.
+pub(super) type Selected = (String, Option<String>);
+
+/// The nodes that a pod selects.
+pub(super) async fn selected(cluster: &Cluster, pod: &Value) -> Result<Vec<Selected>, ApiError> {
     let api: Api<Object<Node>> = Api::all(cluster.client.clone());
-    let labels = selector
-        .iter()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-    let params = ListParams::default().labels(&labels.collect::<Vec<_>>().join(","));
-    let tainted = |node: Object<Node>| {
+    let selector = pod["nodeSelector"].as_object().into_iter().flatten();
+    let labels: Vec<_> = selector
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    let params = ListParams::default().labels(&labels.join(","));
+    let terms: Option<Vec<NodeSelectorTerm>> =
+        Option::deserialize(required_terms(pod)).ok().flatten();
+    let affinity = terms.map_or(Affinity::AnyNode, Affinity::Terms);
+    let select = |node: Object<Node>| {
+        let view = NodeView::from_metadata(&node.metadata);
+        if !view.map_or(affinity == Affinity::AnyNode, |it| affinity.allows(&it)) {
+            return None;
+        }
         // The DaemonSet controller adds tolerations of what it knows.
         let is_hard = |it: &&Value| {
             text(it, "effect") != "PreferNoSchedule"
                 && !text(it, "key").starts_with("node.kubernetes.io/")
         };
         let mut taints = list(&node.spec, "taints").filter(is_hard);
-        let taint =
-            taints.find(|taint| !list(pod, "tolerations").any(|it| tolerates(it, taint)))?;
-        Some(format!("{} ({})", node.name_any(), text(taint, "key")))
+        let taint = taints.find(|taint| !list(pod, "tolerations").any(|it| tolerates(it, taint)));
+        Some((node.name_any(), taint.map(|it| text(it, "key").to_owned())))
     };
-    let nodes = cluster.list_pages("nodes", api, params, tainted).await?;
-    if !nodes.is_empty() {
-        let text = format!(
-            "DaemonSet {} does not tolerate a taint of {}",
-            name_of(daemon_set),
-            some_of(&nodes)
-        );
-        findings.bad(
-            &text,
-            "add the toleration to the chart's values (tolerations), or remove the taint",
-        );
-    }
-    Ok(())
+    cluster.list_pages("nodes", api, params, select).await
 }
 
 /// Whether a toleration matches a taint.
@@ -206,20 +230,24 @@ fn tolerates(toleration: &Value, taint: &Value) -> bool {
     has_key && has_effect && has_value
 }
 
+/// The directories of the host that a provisioner serves, by its volumes.
+pub(super) fn directories(pod: &Value) -> impl Iterator<Item = &str> {
+    let paths = list(pod, "volumes").map(|it| text(&it["hostPath"], "path").trim_end_matches('/'));
+    paths.filter(|path| {
+        // These show the host to each provisioner.
+        let is_of_host = ["/dev", "/run", "/proc", "/sys", "/var/lib/kubelet"];
+        let is_of_host = is_of_host.iter().any(|dir| path.starts_with(dir));
+        !path.is_empty() && !is_of_host && !path.contains(PROVISIONER_PREFIX)
+    })
+}
+
 /// Reports directories of the host that two DaemonSets serve.
 fn shared_directories(found: &[Object<DaemonSet>], findings: &mut Findings) {
     let mut served: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
     for daemon_set in found {
         let pod = pod_of(daemon_set);
         let selector = format!("{}{}", pod["nodeSelector"], pod["affinity"]["nodeAffinity"]);
-        for volume in list(pod, "volumes") {
-            let path = text(&volume["hostPath"], "path").trim_end_matches('/');
-            // These show the host to each provisioner.
-            let is_of_host = ["/dev", "/run", "/proc", "/sys", "/var/lib/kubelet"];
-            let is_of_host = is_of_host.iter().any(|dir| path.starts_with(dir));
-            if path.is_empty() || is_of_host || path.contains(PROVISIONER_PREFIX) {
-                continue;
-            }
+        for path in directories(pod) {
             let key = (path, selector.clone());
             served.entry(key).or_default().insert(name_of(daemon_set));
         }
@@ -227,6 +255,6 @@ fn shared_directories(found: &[Object<DaemonSet>], findings: &mut Findings) {
     for ((path, _), names) in served.iter().filter(|(_, names)| names.len() > 1) {
         let names: Vec<_> = names.iter().collect();
         let text = format!("{path} is served by {}", some_of(&names));
-        findings.bad(&text, "uninstall one of them, or give each its own directory or nodes (docs/migrate-60-nodes.md)");
+        findings.bad(&text, UNINSTALL);
     }
 }

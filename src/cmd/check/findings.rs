@@ -2,13 +2,17 @@
 
 use std::fmt::Write;
 
+use crate::cluster::ApiError;
+use crate::errors::chain;
 use crate::log::printable;
 
 /// One result.
-struct Finding {
-    text: String,
-    /// What to do, if the check fails.
-    remedy: Option<String>,
+enum Finding {
+    Good(String),
+    /// With what to do.
+    Bad(String, String),
+    /// A check that the input does not permit.
+    NotChecked(String),
 }
 
 /// The results so far.
@@ -17,27 +21,37 @@ pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
     pub fn good(&mut self, text: impl Into<String>) {
-        let (text, remedy) = (text.into(), None);
-        self.0.push(Finding { text, remedy });
+        self.0.push(Finding::Good(text.into()));
     }
 
     pub fn bad(&mut self, text: &str, remedy: &str) {
-        let (text, remedy) = (text.to_owned(), Some(remedy.to_owned()));
-        self.0.push(Finding { text, remedy });
+        self.0.push(Finding::Bad(text.into(), remedy.into()));
+    }
+
+    pub fn not_checked(&mut self, text: &str) {
+        self.0.push(Finding::NotChecked(text.into()));
+    }
+
+    /// The value of a request, or a failed check with the permission that it requires.
+    pub fn require<T>(&mut self, result: Result<T, ApiError>, permission: &str) -> Option<T> {
+        let failed = |error| self.bad(&chain(&error), &format!("allow {permission}"));
+        result.map_err(failed).ok()
     }
 
     /// The number of checks that fail.
     pub fn failed(&self) -> usize {
-        self.0.iter().filter(|it| it.remedy.is_some()).count()
+        let is_bad = |it: &&Finding| matches!(it, Finding::Bad(..));
+        self.0.iter().filter(is_bad).count()
     }
 
     /// A line for each check, and one for the remedy of each that fails.
     pub fn text(&self, has_colors: bool) -> String {
         let mut text = String::new();
-        for Finding { text: what, remedy } in &self.0 {
-            let (sign, color) = match remedy {
-                None => ('✔', "\x1b[32m"),
-                Some(_) => ('✘', "\x1b[31m"),
+        for finding in &self.0 {
+            let (sign, color, what, remedy) = match finding {
+                Finding::Good(what) => ('✔', "\x1b[32m", what, None),
+                Finding::Bad(what, remedy) => ('✘', "\x1b[31m", what, Some(remedy)),
+                Finding::NotChecked(what) => ('-', "\x1b[33m", what, None),
             };
             let (color, end) = if has_colors {
                 (color, "\x1b[0m")

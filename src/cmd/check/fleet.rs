@@ -10,13 +10,9 @@ use serde_json::Value;
 use super::findings::{Findings, counted};
 use crate::cmd::fleet::Answer;
 use crate::cmd::status::show::{self, Severity, list, text, texts};
+use crate::cmd::storage_class::faults;
 use crate::cmd::volume::{place, volumes};
 use crate::plan::some_of;
-
-/// The provisioner of StorageClasses whose PVs no program creates on demand.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
-/// Binds a claim when its pod is scheduled, and so to a volume of a node on which the pod can run.
-const LATE: &str = "WaitForFirstConsumer";
 
 /// Checks what the provisioners report.
 pub(super) fn check(answers: &[Answer], classes: Option<&[StorageClass]>, findings: &mut Findings) {
@@ -156,7 +152,8 @@ fn storage_classes(asked: &[&Answer], known: Option<&[StorageClass]>, findings: 
     }
 }
 
-fn storage_class(name: &str, found: Option<&StorageClass>, findings: &mut Findings) {
+/// Checks the StorageClass of a class.
+pub(super) fn storage_class(name: &str, found: Option<&StorageClass>, findings: &mut Findings) {
     let Some(class) = found else {
         findings.bad(
             &format!("class {name} has no StorageClass"),
@@ -164,20 +161,8 @@ fn storage_class(name: &str, found: Option<&StorageClass>, findings: &mut Findin
         );
         return;
     };
-    if class.provisioner != NO_PROVISIONER {
-        findings.bad(
-            &format!(
-                "the StorageClass {name} has the provisioner {}",
-                class.provisioner
-            ),
-            &format!("create it again with provisioner: {NO_PROVISIONER}"),
-        );
-    }
-    if class.volume_binding_mode.as_deref() != Some(LATE) {
-        findings.bad(
-            &format!("the StorageClass {name} binds claims at once, perhaps to a node on which their pods cannot run"),
-            &format!("create it again with volumeBindingMode: {LATE}"),
-        );
+    for [text, remedy] in faults(class) {
+        findings.bad(&text, &remedy);
     }
 }
 

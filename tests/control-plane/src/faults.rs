@@ -350,6 +350,12 @@ impl Faults {
         verdict
     }
 
+    /// Whether a rule forbids to create objects of a resource; counts the request.
+    pub(crate) fn forbids_creation(&self, resource: &str) -> bool {
+        let asked = Request::to_create(resource);
+        matches!(self.judge(&asked, None).outcome, Some(Outcome::Forbid))
+    }
+
     fn stream(&self, resource: &str, change: impl FnOnce(&mut Stream)) {
         self.streams
             .change(|streams| change(streams.entry(resource.to_owned()).or_default()));

@@ -100,6 +100,23 @@ pub struct Request {
 }
 
 impl Request {
+    /// The creation of an object of a resource, as an access review describes it.
+    pub(crate) fn to_create(resource: &str) -> Self {
+        Self {
+            verb: Verb::Create,
+            resource: resource.to_owned(),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            path: String::new(),
+            user_agent: String::new(),
+            user: String::new(),
+            at: Instant::now(),
+            status: 0.into(),
+            bytes: Arc::default(),
+        }
+    }
+
     /// HTTP status of the answer; 0 while there is none, or if the connection was reset.
     pub fn status(&self) -> u16 {
         self.status.load(Ordering::Relaxed)

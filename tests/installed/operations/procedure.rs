@@ -2,14 +2,16 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
 use serde_json::Value;
+use support::Terminal;
 use tempfile::TempDir;
 
-use crate::cluster::{SYSTEM, name, run};
+use crate::cluster::{NODE, SYSTEM, name, path, run};
 use crate::release::{CHART, NAME};
 
 /// A page whose procedures are followed.
@@ -86,6 +88,11 @@ impl Procedure {
         procedure.set("NS", SYSTEM);
         procedure.set("RELEASE", NAME);
         procedure.set("CHART", CHART);
+        // As docs/install.md installs the plugin.
+        let plugin = procedure.dir().join("kubectl-local_volume");
+        symlink(env!("CARGO_BIN_EXE_local-volume-provisioner"), plugin).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        procedure.set("PATH", format!("{}:{path}", procedure.dir().display()));
         procedure
     }
 
@@ -114,6 +121,8 @@ impl Procedure {
     /// Does what comes before each procedure, for one PV.
     pub fn about(&self, pv: &Value) {
         self.set("PV", name(pv));
+        self.set("NODE", NODE);
+        self.set("VOLUME", path(pv));
         for block in OPERATIONS.blocks(PRELUDE) {
             self.shell(block).unwrap();
         }
@@ -126,20 +135,47 @@ impl Procedure {
 
     /// The same, where it may be refused.
     pub fn try_follow(&mut self, text: &str) -> Result<String> {
+        let at = self.position(text);
+        self.blocks[at].1 = true;
+        self.shell(self.blocks[at].0)
+    }
+
+    /// Begins the one block that has this text in it, on a terminal, where it waits for answers or for other steps.
+    pub fn begin(&mut self, text: &str) -> Terminal {
+        let at = self.position(text);
+        self.blocks[at].1 = true;
+        Terminal::start(self.command(self.blocks[at].0))
+    }
+
+    /// Runs such a block to its end, with the answer to its question.
+    pub fn confirm(&mut self, text: &str, answer: &str) -> String {
+        let mut terminal = self.begin(text);
+        terminal.wait_for(&format!("type {answer}: "));
+        terminal.type_in(&format!("{answer}\n"));
+        let code = terminal.end();
+        assert_eq!(code, Some(0), "{}", terminal.screen());
+        terminal.screen()
+    }
+
+    fn position(&self, text: &str) -> usize {
         let exact = self.blocks.iter().position(|(block, _)| *block == text);
-        let at = exact.unwrap_or_else(|| {
+        exact.unwrap_or_else(|| {
             let all = self.blocks.iter().enumerate();
             let mut found = all.filter(|(_, (block, _))| block.contains(text));
             let (Some((at, _)), None) = (found.next(), found.next()) else {
                 panic!("not exactly one block has {text:?} in it");
             };
             at
-        });
-        self.blocks[at].1 = true;
-        self.shell(self.blocks[at].0)
+        })
     }
 
     fn shell(&self, block: &str) -> Result<String> {
+        let said = run(&mut self.command(block), "");
+        println!("{said:?}");
+        said
+    }
+
+    fn command(&self, block: &str) -> Command {
         let variables = self.variables();
         let variables = variables.display();
         // On the node there is no access to the cluster.
@@ -151,11 +187,9 @@ impl Procedure {
         println!("--- {block}");
         let mut command = Command::new("timeout");
         command
-            .args(["150", "sh", "-e", "-c", &script])
+            .args(["--foreground", "150", "sh", "-e", "-c", &script])
             .current_dir(self.dir.path());
-        let said = run(&mut command, "");
-        println!("{said:?}");
-        said
+        command
     }
 
     /// Fails if a block was left out.

@@ -24,6 +24,7 @@ mod programs;
 mod promtool;
 mod seed;
 pub mod stage;
+mod terminal;
 
 pub use loop_device::LoopDevice;
 pub use namespace::{Sandbox, skip, slow};
@@ -33,3 +34,4 @@ pub use programs::{has, prepared_by, run, run_prepared, sandbox_with, tool};
 pub use promtool::Promtool;
 pub use seed::{Random, seed};
 pub use stage::Stage;
+pub use terminal::Terminal;

@@ -11,6 +11,7 @@ mod proxy;
 mod query;
 mod read;
 mod relay;
+mod review;
 mod target;
 pub(crate) mod upstream;
 mod watching;
@@ -22,7 +23,7 @@ use axum::{
     Extension, Router,
     extract::State,
     response::Response,
-    routing::{MethodRouter, any},
+    routing::{MethodRouter, any, post},
 };
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
@@ -46,7 +47,9 @@ pub(crate) struct Server {
 /// The API of a store behind a gate.
 pub(crate) fn service(server: Server, gate: Gate) -> Service {
     let server = (Arc::new(server), gate.faults.clone());
-    let routes = resources(&any(respond)).merge(discovery::routes());
+    let routes = resources(&any(respond))
+        .route(review::PATH, post(review::create))
+        .merge(discovery::routes());
     let routes = routes
         .fallback(|| async { Status::no_such_path() })
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
