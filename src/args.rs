@@ -1,5 +1,6 @@
 //! The command line and the environment.
 
+mod bundle;
 mod check;
 mod clean;
 mod common;
@@ -22,6 +23,7 @@ use std::str::FromStr;
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use bundle::Bundle;
 pub use check::Check;
 pub use clean::Clean;
 pub use common::{ApiServer, ConfigDir, Kubelet, Log, LogFormat, Provisioners, Server};
@@ -67,6 +69,8 @@ pub enum Command {
     Resume(Pause),
     /// Shows the state of provisioners, problems first.
     Status(Status),
+    /// Collects what a bug report needs in one archive, without the names of tenants.
+    Bundle(Bundle),
     /// Shows what this node would offer, and why it would skip the rest. Changes nothing.
     #[command(
         after_help = "Exit code: 0 success, 1 when a class has a fault or its directory cannot be read, 2 on a usage error.\n\n\

@@ -10,8 +10,8 @@ use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::cmd::cleaner::Interrupted;
 use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
-    check, check_config, clean, completion, consent, discover, explain, job, list, node_cleanup,
-    pause, release, run, status,
+    bundle, check, check_config, clean, completion, consent, discover, explain, job, list,
+    node_cleanup, pause, release, run, status,
 };
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
@@ -55,6 +55,7 @@ fn dispatch(command: Command, environment: Environment) -> Result<ExitCode> {
         Command::Pause(request) => block_on(pause::command(&request, true, &mut out)),
         Command::Resume(request) => block_on(pause::command(&request, false, &mut out)),
         Command::Status(request) => block_on(status::command(&request, &mut out)),
+        Command::Bundle(request) => block_on(bundle::command(&request, &mut out)),
         Command::Discover { config, output } => {
             block_on(discover::command(output, &config, &environment, &mut out))
         }

@@ -15,8 +15,10 @@ use kube::api::ListParams;
 use super::api_server::cluster;
 use super::fleet::ask_all;
 use crate::args::Check;
+use crate::cluster::Cluster;
 use crate::errors::chain;
 use findings::Findings;
+pub(super) use findings::counted;
 
 /// Checks the installation. The exit code is 1 if a check fails.
 ///
@@ -25,16 +27,28 @@ use findings::Findings;
 pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let cluster = cluster(&request.provisioners.api_server).await?;
     let namespace = request.provisioners.namespace.as_deref();
+    let findings = findings(&cluster, namespace).await?;
+    let text = findings.text(io::stdout().is_terminal());
+    out.write_all(text.as_bytes())
+        .context("writing the result")?;
+    Ok(ExitCode::from(u8::from(findings.failed() > 0)))
+}
+
+/// The results of all checks.
+///
+/// # Errors
+/// When the API server does not answer.
+pub(super) async fn findings(cluster: &Cluster, namespace: Option<&str>) -> Result<Findings> {
     let mut findings = Findings::default();
     let version = cluster.client.apiserver_version().await;
     let version = version.context("asking the API server for its version")?;
     findings.good(format!("the API server answers: {}", version.git_version));
 
-    match daemon_sets::read(&cluster, namespace).await {
-        Ok(found) => daemon_sets::check(&cluster, &found, &mut findings).await,
+    match daemon_sets::read(cluster, namespace).await {
+        Ok(found) => daemon_sets::check(cluster, &found, &mut findings).await,
         Err(error) => findings.bad(&chain(&error), "allow list on daemonsets (docs/status.md)"),
     }
-    match ask_all(&cluster, namespace, None).await {
+    match ask_all(cluster, namespace, None).await {
         Ok(answers) => {
             let api: Api<StorageClass> = Api::all(cluster.client.clone());
             let classes = cluster.list_pages("storageclasses", api, ListParams::default(), Some);
@@ -49,9 +63,5 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
         }
         Err(error) => findings.bad(&chain(error.as_ref()), "see docs/why-no-pv.md"),
     }
-
-    let text = findings.text(io::stdout().is_terminal());
-    out.write_all(text.as_bytes())
-        .context("writing the result")?;
-    Ok(ExitCode::from(u8::from(findings.failed() > 0)))
+    Ok(findings)
 }
