@@ -1,5 +1,6 @@
 //! The command line and the environment.
 
+mod bundle;
 mod check;
 mod check_config;
 mod clean;
@@ -26,6 +27,7 @@ use std::str::FromStr;
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use bundle::Bundle;
 pub use check::Check;
 pub use check_config::CheckConfig;
 pub use clean::Clean;
@@ -83,6 +85,8 @@ pub enum Command {
     Retire(Retire),
     /// Shows the state of provisioners, problems first.
     Status(Status),
+    /// Collects what a bug report needs in one archive, without the names of tenants.
+    Bundle(Bundle),
     /// Shows what this node would offer, and why it would skip the rest. Changes nothing.
     #[command(
         after_help = "Exit code: 0 success, 1 when a class has a fault or its directory cannot be read, 2 on a usage error.\n\n\

@@ -10,7 +10,7 @@ use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::cmd::cleaner::Interrupted;
 use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
-    check, check_config, clean, completion, consent, discover, explain, job, list, move_pv,
+    bundle, check, check_config, clean, completion, consent, discover, explain, job, list, move_pv,
     node_cleanup, pause, rebind, release, retire, run, status,
 };
 use local_volume_provisioner::errors::chain;
@@ -59,6 +59,7 @@ fn dispatch(command: Command, environment: Environment) -> Result<ExitCode> {
         Command::Replace(request) => block_on(retire::replace(&request, &mut out)),
         Command::Retire(request) => block_on(retire::retire(&request, &mut out)),
         Command::Status(request) => block_on(status::command(&request, &mut out)),
+        Command::Bundle(request) => block_on(bundle::command(&request, &mut out)),
         Command::Discover { config, output } => {
             block_on(discover::command(output, &config, &environment, &mut out))
         }

@@ -22,6 +22,7 @@ use crate::args::Check;
 use crate::cluster::Cluster;
 use crate::errors::chain;
 use findings::Findings;
+pub(super) use findings::counted;
 
 /// The oldest supported version of Kubernetes (docs/versions.md).
 const OLDEST_KUBERNETES: (u32, u32) = (1, 25);
@@ -35,23 +36,30 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
     let manifests = manifests.transpose()?;
     let cluster = cluster(&request.provisioners.api_server).await?;
     let namespace = request.provisioners.namespace.as_deref();
+    let findings = match manifests {
+        Some(manifests) => {
+            let mut findings = answers(&cluster).await?;
+            let namespace = namespace.unwrap_or(cluster.client.default_namespace());
+            pre::check(&cluster, namespace, &manifests, &mut findings).await;
+            findings
+        }
+        None => installed(&cluster, namespace).await?,
+    };
+    let text = findings.text(io::stdout().is_terminal());
+    out.write_all(text.as_bytes())
+        .context("writing the result")?;
+    Ok(ExitCode::from(u8::from(findings.failed() > 0)))
+}
+
+/// Whether the API server answers, and has a supported version.
+async fn answers(cluster: &Cluster) -> Result<Findings> {
     let mut findings = Findings::default();
     let answer = cluster.client.apiserver_version().await;
     version(
         &answer.context("asking the API server for its version")?,
         &mut findings,
     );
-    match manifests {
-        Some(manifests) => {
-            let namespace = namespace.unwrap_or(cluster.client.default_namespace());
-            pre::check(&cluster, namespace, &manifests, &mut findings).await;
-        }
-        None => installed(&cluster, namespace, &mut findings).await,
-    }
-    let text = findings.text(io::stdout().is_terminal());
-    out.write_all(text.as_bytes())
-        .context("writing the result")?;
-    Ok(ExitCode::from(u8::from(findings.failed() > 0)))
+    Ok(findings)
 }
 
 fn version(info: &Info, findings: &mut Findings) {
@@ -67,18 +75,24 @@ fn version(info: &Info, findings: &mut Findings) {
     }
 }
 
-async fn installed(cluster: &Cluster, namespace: Option<&str>, findings: &mut Findings) {
+/// The results of all checks of the installation.
+///
+/// # Errors
+/// When the API server does not answer.
+pub(super) async fn installed(cluster: &Cluster, namespace: Option<&str>) -> Result<Findings> {
+    let mut findings = answers(cluster).await?;
     let found = daemon_sets::read(cluster, namespace).await;
     if let Some(found) = findings.require(found, "list on daemonsets (docs/status.md)") {
-        daemon_sets::check(cluster, &found, findings).await;
+        daemon_sets::check(cluster, &found, &mut findings).await;
     }
     match ask_all(cluster, namespace, None).await {
         Ok(answers) => {
-            let classes = storage_classes(cluster, findings).await;
-            fleet::check(&answers, classes.as_deref(), findings);
+            let classes = storage_classes(cluster, &mut findings).await;
+            fleet::check(&answers, classes.as_deref(), &mut findings);
         }
         Err(error) => findings.bad(&chain(error.as_ref()), "see docs/why-no-pv.md"),
     }
+    Ok(findings)
 }
 
 /// The StorageClasses of the cluster, or a failed check.

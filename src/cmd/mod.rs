@@ -2,6 +2,7 @@
 
 pub(crate) mod api_server;
 mod ask;
+pub mod bundle;
 pub mod check;
 pub mod check_config;
 pub mod clean;

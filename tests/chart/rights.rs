@@ -116,16 +116,17 @@ fn every_role_is_bound_to_the_pods_account() {
     }
 }
 
-/// It is for operators, so no binding is among the objects, and the provisioner's own permissions stay as they are.
+/// They are for operators, so no binding is among the objects, and the provisioner's own permissions stay as they are.
 #[test]
-fn operator_role_is_one_cluster_role_that_is_not_bound() {
+fn operator_roles_are_not_bound() {
     let helm = or_skip!(Helm::find());
     let name = "lvp-local-volume-provisioner-operator";
     for without_rbac in ["", "rbac.create=false"] {
         let off = helm.render(&[without_rbac]);
         let on = helm.render(&[without_rbac, "operatorRole.create=yes"]);
         assert!(!off.names("ClusterRole").contains(&name));
-        assert_eq!(on.0.len(), off.0.len() + 1, "{without_rbac}");
+        // A ClusterRole, and a Role for bundle.
+        assert_eq!(on.0.len(), off.0.len() + 2, "{without_rbac}");
         for object in &off.0 {
             let object_name = object["metadata"]["name"].as_str().unwrap();
             let kind = object["kind"].as_str().unwrap();
@@ -136,6 +137,10 @@ fn operator_role_is_one_cluster_role_that_is_not_bound() {
             let only = (rule["resources"] == json!(["namespaces"])).then(|| json!(["kube-system"]));
             assert_eq!(rule.get("resourceNames"), only.as_ref(), "{rule}");
         }
+        let role = on.get("Role", name);
+        let maps = json!(["lvp-local-volume-provisioner-config"]);
+        assert_eq!(role["metadata"]["namespace"], NAMESPACE);
+        assert_eq!(role["rules"][1]["resourceNames"], maps);
     }
 }
 

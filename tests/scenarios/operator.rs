@@ -1,5 +1,6 @@
 //! The commands of operators, from outside the cluster, with running provisioners.
 
+mod bundle;
 mod check;
 mod consent;
 mod explain;

@@ -1,9 +1,10 @@
-//! The permissions of operators: the ClusterRoles of the chart permit what their commands request, and nothing else.
+//! The permissions of operators: the roles of the chart permit what their commands request, and nothing else.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use serde_json::{Value, json};
 use support::stage::name;
@@ -11,7 +12,7 @@ use support::{Stage, bare_command, skip};
 
 use crate::kit::*;
 
-/// `deploy/` has the ClusterRole as the chart renders it.
+/// `deploy/` has the roles as the chart renders them.
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/operator-role.yaml");
 const OPERATOR: &str = "operator";
 
@@ -19,16 +20,14 @@ const OPERATOR: &str = "operator";
 type Permission = [String; 3];
 
 fn permitted() -> BTreeSet<Permission> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(&fs::read_to_string(MANIFEST).unwrap()).unwrap();
     let words = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
     let mut permitted = BTreeSet::new();
-    let manifests = fs::read_to_string(MANIFEST).unwrap();
-    let parsed = manifests.split("\n---\n").skip(1);
-    let parsed: Vec<Value> = parsed
-        .map(|it| serde_saphyr::from_str(it).unwrap())
-        .collect();
-    assert_eq!(parsed.len(), 2, "the second is for those who retire disks");
-    let rules = parsed.iter().flat_map(|it| it["rules"].as_array().unwrap());
-    for rule in rules {
+    let rules = documents
+        .iter()
+        .map(|role| role["rules"].as_array().unwrap());
+    for rule in rules.flatten() {
         for group in words(&rule["apiGroups"]) {
             for resource in words(&rule["resources"]) {
                 let verbs = words(&rule["verbs"]).into_iter();
@@ -79,8 +78,14 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
     ready(&stage, &mut provisioner);
     provisioner_pod(&stage, &mut provisioner, &node);
     // check reads the Nodes of a DaemonSet that selects some.
-    let container =
-        json!({ "name": "a", "env": [{ "name": "JOB_CONTAINER_IMAGE", "value": "a" }] });
+    let container = json!({
+        "name": "a",
+        "env": [{ "name": "JOB_CONTAINER_IMAGE", "value": "a" }],
+        "volumeMounts": [{ "name": "config", "mountPath": "/etc/provisioner/config" }],
+    });
+    let maps: Api<ConfigMap> = Api::namespaced(stage.client.clone(), "kube-system");
+    stage.create(&maps, json!({ "metadata": { "name": "config" } }));
+    let volume = json!({ "name": "config", "configMap": { "name": "config" } });
     let daemon_sets: Api<DaemonSet> = Api::namespaced(stage.client.clone(), "kube-system");
     stage.create(
         &daemon_sets,
@@ -90,7 +95,11 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
                 "selector": { "matchLabels": { "app": "a" } },
                 "template": {
                     "metadata": { "labels": { "app": "a" } },
-                    "spec": { "nodeSelector": { "disks": "local" }, "containers": [container] },
+                    "spec": {
+                        "nodeSelector": { "disks": "local" },
+                        "containers": [container],
+                        "volumes": [volume],
+                    },
                 },
             },
         }),
@@ -127,5 +136,7 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
     stage.available(&volume, None);
     stage.sandbox.umount(&volume).unwrap();
     run(&stage, &timeout[..4], 0);
+    let archive = stage.sandbox.path().join("bundle.tar.gz");
+    run(&stage, &["bundle", "-o", archive.to_str().unwrap()], 0);
     assert_eq!(requested(&stage), permitted());
 }

@@ -17,7 +17,7 @@ enum Finding {
 
 /// The results so far.
 #[derive(Default)]
-pub(super) struct Findings(Vec<Finding>);
+pub(in crate::cmd) struct Findings(Vec<Finding>);
 
 impl Findings {
     pub fn good(&mut self, text: impl Into<String>) {
@@ -72,7 +72,7 @@ impl Findings {
 }
 
 /// A number with its noun, in the singular or with an s.
-pub(super) fn counted(count: usize, noun: &str) -> String {
+pub(in crate::cmd) fn counted(count: usize, noun: &str) -> String {
     let end = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{end}")
 }

@@ -1,5 +1,10 @@
 //! A program on a terminal, whose other end a test holds.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
