@@ -99,11 +99,13 @@ pub fn dirty(cluster: &Cluster, release: &Release, page: &mut Procedure, path: &
     in_state(cluster, release, path, "Skipped");
     page.set("NODE", NODE);
     page.set("VOLUME", path);
-    cluster.eventually("the event", || {
-        page.follow("get events").contains("VolumeDirty")
-    });
-    let said = page.follow("DIRTY=");
-    assert!(said.contains("its mark is used"), "{said}");
+    let said = page.follow("explain");
+    assert!(said.contains("marked    used"), "{said}");
+}
+
+/// Gives the consent to a volume without a PV.
+pub fn decide(page: &mut Procedure, verb: &str, path: &Path) {
+    page.confirm(verb, &format!("{NODE}:{}", path.display()));
 }
 
 #[test]
@@ -174,9 +176,9 @@ fn a_pv_restored_from_a_backup_is_decided() {
 
     let mut page = Procedure::titled(&MARKS, WITH_A_PV);
     page.about(&right);
-    let said = page.follow(r#"kubectl describe pv "$PV""#);
+    let said = page.follow("explain");
     assert!(said.contains("its mark is used"), "{said}");
-    page.follow("ACCEPT=");
+    page.confirm("--accept", name(&right));
     in_state(&cluster, &release, path(&right), "Bound");
     let read = cluster.run_pod("reader", "right", "Filesystem", "cat /data/file");
     assert_eq!(read, "data of right");
@@ -188,7 +190,7 @@ fn a_pv_restored_from_a_backup_is_decided() {
     cluster.in_phase(&wrong, "Released");
     release.still("it is not cleaned", || holds(&wrong, "wrong"));
     page.about(&wrong);
-    page.follow("WIPE=");
+    page.confirm("--wipe", name(&wrong));
     cluster.recycled(&wrong);
     assert!(entries(path(&wrong)).is_empty());
     page.was_followed();
@@ -249,11 +251,8 @@ fn disks_that_turn_up_without_their_pvs_are_decided() {
         for claim in [accepted, wiped] {
             dirty(&cluster, &release, &mut page, &class.join(claim));
             assert!(has_data(claim));
-            page.follow(if claim == wiped {
-                "\"$WIPE\""
-            } else {
-                "=accept:"
-            });
+            let verb = if claim == wiped { "--wipe" } else { "--accept" };
+            decide(&mut page, verb, &class.join(claim));
             cluster.eventually("it is offered", || {
                 let mut pvs = cluster.pvs().into_iter();
                 pvs.any(|pv| path(&pv) == class.join(claim))
@@ -302,12 +301,12 @@ fn a_restored_etcd_wipes_and_offers_nothing_without_consent() {
 
     let mut page = Procedure::titled(&MARKS, WITH_A_PV);
     page.about(&first);
-    page.follow("WIPE=");
+    page.confirm("--wipe", name(&first));
     cluster.recycled(&first);
     assert!(entries(path(&first)).is_empty());
     let mut page = without_a_pv();
     dirty(&cluster, &release, &mut page, path(&late));
-    page.follow("\"$WIPE\"");
+    decide(&mut page, "--wipe", path(&late));
     cluster.available("etcd", 2);
     assert!(entries(path(&late)).is_empty());
     let same = release.pod();

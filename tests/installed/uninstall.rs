@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{SYSTEM, name, path};
 use crate::disks::{MIB, entries};
-use crate::marks::{dirty, marked, without_a_pv};
+use crate::marks::{decide, dirty, marked, without_a_pv};
 use crate::release::{NAME, class};
 use crate::{Cluster, Disks, Release};
 
@@ -43,7 +43,7 @@ fn uninstalling_leaves_nothing_stuck_and_no_data_to_the_next_tenant() {
     dirty(&cluster, &release, &mut page, path(&unclean));
     assert_eq!(cluster.available("uninstalled", 1).len(), 1);
     assert_eq!(entries(path(&unclean)), ["file"]);
-    page.follow("\"$WIPE\"");
+    decide(&mut page, "--wipe", path(&unclean));
     cluster.available("uninstalled", 2);
     assert!(entries(path(&unclean)).is_empty());
     let now = cluster.bound("claim");

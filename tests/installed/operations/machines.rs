@@ -3,9 +3,10 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use support::Terminal;
 
 use super::procedure::Procedure;
-use crate::cluster::{NODE, SYSTEM, USERS, name, path};
+use crate::cluster::{NODE, SYSTEM, TIMEOUT, USERS, name, path};
 use crate::disks::entries;
 use crate::migration::made_by_go;
 use crate::release::{NAME, class};
@@ -34,27 +35,36 @@ fn is_kept(cluster: &Cluster, pv: &Value) -> bool {
 }
 
 pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
-    let (disks, release) = Release::with_disks(cluster, "failed", 1, json!({}));
+    let (disks, _release) = Release::with_disks(cluster, "failed", 1, json!({}));
     let pv = in_use(cluster, "failed", "claim", "app");
     page.about(&pv);
-    page.set("APP", "app");
-    page.follow(r#""Retain""#);
-    let said = page.follow("describe pvc");
-    assert!(said.contains("Used By:") && said.contains("app"), "{said}");
+    let mut replacing = page.begin("replace");
+    answer(&mut replacing, "1");
+    replacing.wait_up_to(TIMEOUT, "umount");
+    assert!(
+        replacing.screen().contains("default/app"),
+        "{}",
+        replacing.screen()
+    );
     assert_eq!(entries(path(&pv)), ["file"], "it is not cleaned");
-    page.follow("umount --lazy");
-    cluster.event(&pv, "VolumeNotMounted");
     assert!(is_kept(cluster, &pv));
-    page.follow(r#"delete pv "$PV""#);
-    release.still("no PV", || cluster.pvs().is_empty());
+    page.follow("umount --lazy");
+    replacing.wait_up_to(TIMEOUT, "put in the new one");
+    assert!(cluster.pvs().is_empty());
 
     let disk = disks.spare(32 * MIB);
     page.set("DISK", disk.path());
     page.follow("mkfs.ext4");
-    page.follow("until kubectl wait pv");
+    assert_eq!(replacing.end(), Some(0), "{}", replacing.screen());
     let fresh = cluster.recycled(&pv);
     assert_eq!(name(&fresh), name(&pv), "the same name");
     nix::mount::umount(path(&pv)).unwrap();
+}
+
+/// Answers the question before claims are deleted.
+fn answer(terminal: &mut Terminal, claims: &str) {
+    terminal.wait_for(&format!("type the number of claims, {claims}: "));
+    terminal.type_in(&format!("{claims}\n"));
 }
 
 pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
@@ -63,7 +73,9 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     let volume = path(&pv);
     page.about(&pv);
 
-    page.follow(r#""taken-out""#);
+    let retiring = page.begin(r#"retire "$PV""#);
+    retiring.wait_for("umount");
+    drop(retiring);
     cluster.claim("claim", "healthy", "Filesystem");
     cluster.pod("app", "claim", "Filesystem", WRITE);
     // The scheduler has tried to find a volume.
@@ -71,19 +83,19 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     cluster.event(&pod, "FailedScheduling");
     let claim = cluster.get("pvc", "claim", Some(USERS)).unwrap();
     assert_eq!(claim["status"]["phase"], "Pending");
-    page.follow(r#""remove", "path": "/spec/claimRef""#);
+    page.follow("--abort");
     cluster.bound("claim");
     cluster.pod_in_phase("app", "Running");
-    let refused = page.try_follow(r#""taken-out""#).unwrap_err().to_string();
-    assert!(refused.contains("The request is invalid"), "{refused}");
     let now = cluster.bound("claim");
     assert_eq!(now["spec"]["persistentVolumeReclaimPolicy"], "Delete");
     cluster.delete("pod", "app", &[]);
     cluster.delete_claim("claim");
     cluster.recycled(&pv);
 
-    page.follow(r#""taken-out""#);
+    let mut retiring = page.begin("retire \"$PV\"\n");
+    retiring.wait_for("umount");
     fs::write(volume.join("left behind"), "").unwrap();
+    page.set("POD", name(&release.pod()));
     page.set("IN_POD", "/mnt/healthy/disk-0");
     let said = page.follow("clean --yes");
     assert!(
@@ -92,7 +104,7 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     );
     assert!(entries(volume).is_empty());
     page.follow("rmdir");
-    page.follow(r#"delete pv "$PV""#);
+    assert_eq!(retiring.end(), Some(0), "{}", retiring.screen());
     release.still("no PV", || cluster.pvs().is_empty());
 }
 
@@ -136,13 +148,16 @@ pub fn a_node(cluster: &Cluster, page: &mut Procedure) {
     page.set("DIR", disks.class("retired"));
 
     let _node = Registered::remember(cluster);
-    let said = page.follow("cordon");
-    assert!(said.contains("/claim"), "it says whose they are: {said}");
-    cluster.delete("pod", "app", &[]);
-    cluster.delete("pvc", "claim", &["--wait=false"]);
-    page.follow("until pvs");
+    let mut retiring = page.begin("retire --node");
+    answer(&mut retiring, "1");
+    assert!(retiring.screen().contains("default/claim"));
+    cluster.eventually("all volumes are clean and withheld", || {
+        let pvs = cluster.pvs();
+        let is_withheld = |pv: &Value| pv["spec"]["claimRef"]["name"] == "taken-out";
+        pvs.len() == 3 && pvs.iter().all(is_withheld)
+    });
     page.follow("umount");
-    page.follow("delete pv");
+    assert_eq!(retiring.end(), Some(0), "{}", retiring.screen());
     release.still("no PV", || cluster.pvs().is_empty());
     page.follow("delete node");
     drop(release);
@@ -154,8 +169,9 @@ pub fn more_disks(cluster: &Cluster, page: &mut Procedure) {
     page.set("DIR", &dir);
     page.set("NAME", "another");
     page.set("DISK", disk.path());
+    page.set("NODE", NODE);
     page.follow("mkfs.ext4");
-    page.follow("until kubectl get pv");
+    page.follow("until kubectl local-volume explain");
     cluster.available("first", 2);
 
     disks.filesystem("second", "disk", "ext4", 32 * MIB);

@@ -38,24 +38,23 @@ pub fn pauses(cluster: &Cluster, page: &mut Procedure) {
     let (_disks, installed) = Release::with_disks(cluster, "paused", 1, json!({}));
     let pv = in_use(cluster, "paused", "claim", "app");
     page.about(&pv);
-    page.follow(r#"annotate pv "$PV" local-volume-provisioner/paused=true"#);
+    page.follow(r#"pause "$PV""#);
     release(cluster, "claim", "app");
     wait_for_event(cluster, &pv, "CleaningPaused", "paused");
     holds_data(cluster, &installed, &pv);
-    assert!(page.follow("get events").contains(name(&pv)));
 
-    page.follow(r#"node "$NODE" local-volume-provisioner/paused=true"#);
-    page.follow(r#"annotate pv "$PV" local-volume-provisioner/paused-"#);
+    page.follow("pause --node");
+    page.follow(r#"resume "$PV""#);
     holds_data(cluster, &installed, &pv);
-    page.follow(r#"node "$NODE" local-volume-provisioner/paused-"#);
+    page.follow("resume --node");
     cluster.recycled(&pv);
     assert!(entries(path(&pv)).is_empty());
 
-    page.follow("nodes --all local-volume-provisioner/paused=true");
+    page.follow("pause --all");
     let pv = in_use(cluster, "paused", "claim", "app");
     release(cluster, "claim", "app");
     holds_data(cluster, &installed, &pv);
-    page.follow("nodes --all local-volume-provisioner/paused-");
+    page.follow("resume --all");
     cluster.recycled(&pv);
 }
 
@@ -85,20 +84,17 @@ pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
     }
 
     page.about(&pvs[0]);
-    let said = page.follow(r#"kubectl describe pv "$PV""#);
-    for consent in ["\"wipe:", "\"forget:"] {
+    let said = page.follow("explain");
+    for consent in ["--wipe", "--forget"] {
         assert!(said.contains(consent), "{said}");
     }
-    page.follow("FORGET=");
-    page.follow("until kubectl wait pv");
+    page.confirm("--forget", name(&pvs[0]));
     cluster.recycled(&pvs[0]);
     assert_eq!(entries(path(&pvs[0])), ["stranger"], "offered as it is");
 
     page.about(&pvs[1]);
-    assert!(page.follow("WIPE=").starts_with("wipe:"));
     assert_eq!(entries(path(&pvs[1])), ["stranger"]);
-    page.follow(r#"consent="$WIPE""#);
-    page.follow("until kubectl wait pv");
+    page.confirm("--wipe", name(&pvs[1]));
     cluster.recycled(&pvs[1]);
     assert!(entries(path(&pvs[1])).is_empty());
     for pv in &pvs {
@@ -126,18 +122,15 @@ pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
     let pv = in_use(cluster, "saved", "claim", "app");
     cluster.delete("pvc", "claim", &["--wait=false"]);
     page.about(&pv);
+    page.set("CLAIM_NS", USERS);
     page.set("APP", "app");
-    page.follow("paused=true");
-    let said = page.follow("custom-columns=PHASE");
-    assert!(said.contains("<none>"), "{said}");
-    page.follow(r#""Retain""#);
-    page.follow("--ignore-not-found");
-    page.follow("volumeName");
-    assert_eq!(
-        cluster.bound("claim")["metadata"]["uid"],
-        pv["metadata"]["uid"]
-    );
-    page.follow(r#""Delete""#);
+    let mut rebinding = page.begin("rebind");
+    rebinding.wait_for("default/app");
+    page.follow("delete pod \"$APP\"");
+    assert_eq!(rebinding.end(), Some(0), "{}", rebinding.screen());
+    let bound = cluster.bound("claim");
+    assert_eq!(bound["metadata"]["uid"], pv["metadata"]["uid"]);
+    assert_eq!(bound["spec"]["persistentVolumeReclaimPolicy"], "Delete");
     let read = cluster.run_pod("reader", "claim", "Filesystem", "cat /data/file");
     assert_eq!(read, "data\n");
     cluster.delete_claim("claim");
@@ -152,10 +145,10 @@ pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
     cluster.delete("pv", name(&pv), &["--wait=false"]);
     cluster.delete("pvc", "second", &["--wait=false"]);
     page.about(&pv);
-    page.follow("paused=true");
-    let said = page.follow("custom-columns=PHASE");
-    assert!(!said.contains("<none>"), "{said}");
-    page.follow(r#"delete "$POD""#);
+    let mut rebinding = page.begin("rebind");
+    assert_eq!(rebinding.end(), Some(1), "{}", rebinding.screen());
+    assert!(rebinding.screen().contains("its cleaning is paused"));
+    page.follow("delete pods");
     cluster.delete("pod", "app", &[]);
     cluster.is_gone("pvc", "second", Some(USERS));
     wait_for_event(cluster, &pv, "CleaningPaused", "paused");
@@ -164,7 +157,7 @@ pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
     page.set("SAFE", &safe);
     page.follow("cp --archive");
     assert_eq!(fs::read_to_string(safe.join("file")).unwrap(), "data\n");
-    page.follow(r#"kubectl annotate pv "$PV" local-volume-provisioner/paused-"#);
+    page.follow("resume");
     cluster.recycled(&pv);
     assert!(entries(path(&pv)).is_empty());
 }
@@ -195,11 +188,10 @@ pub fn failures(cluster: &Cluster, page: &mut Procedure) {
 
     let pv = fails();
     page.about(&pv);
-    for way in ["describe pv", "status", "logs"] {
-        let said = page.follow(way);
-        assert!(said.contains(WHY), "{said}");
-    }
+    let said = page.follow("explain");
+    assert!(said.contains(WHY), "{said}");
     umount(&path(&pv).join("inner")).unwrap();
+    page.set("POD", name(&installed.pod()));
     page.set("IN_POD", "/mnt/failing/disk-0");
     // The provisioner's own next attempt may run just then, and holds the lock.
     let mut by_hand = |way: &str| cluster.eventually(way, || page.try_follow(way).ok());
@@ -211,7 +203,7 @@ pub fn failures(cluster: &Cluster, page: &mut Procedure) {
     let pv = fails();
     page.about(&pv);
     page.follow("umount --lazy");
-    page.follow("FORGET=");
+    page.confirm("--forget", name(&pv));
     installed.still("it is not offered with the data in it", || {
         cluster.pvs().is_empty()
     });
@@ -232,7 +224,7 @@ pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
         said.contains("node-real: ready") && said.contains(name(&pv)),
         "{said}"
     );
-    page.follow("\"logLevel\":\"debug\"");
+    page.follow("logLevel=debug");
     level_is("debug");
     release(cluster, "claim", "app");
     cluster.recycled(&pv);
@@ -241,6 +233,6 @@ pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
         said.contains("DEBUG") && said.contains("the directory is empty"),
         "{said}"
     );
-    page.follow("\"logLevel\":\"info\"");
+    page.follow("logLevel=info");
     level_is("info");
 }
