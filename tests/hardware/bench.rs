@@ -2,14 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+use kube::Api;
 use serde_json::{Value, json};
-use support::Stage;
 use support::passes::volumes;
 use support::stage::{name, uid};
+use support::{Stage, bare_command};
 
 use crate::disk::{Disk, MIB, Place};
 use crate::vm::Vm;
@@ -35,6 +37,8 @@ pub struct Bench {
     pub has_marks: bool,
     vm: RefCell<Option<Vm>>,
     starts: Cell<u32>,
+    /// The port of this machine that leads to the HTTP server of the provisioner.
+    http: Cell<u16>,
 }
 
 impl Bench {
@@ -61,6 +65,7 @@ impl Bench {
             has_marks: false,
             vm: RefCell::new(None),
             starts: Cell::new(0),
+            http: Cell::new(0),
         })
     }
 
@@ -94,7 +99,12 @@ impl Bench {
         self.starts.set(self.starts.get() + 1);
         let share = self.stage.sandbox.path();
         let disks = [disks, &[(&self.state, STATE)]].concat();
-        let vm = Vm::start(&self.files, share, self.starts.get(), &disks).unwrap();
+        // QEMU takes no listener, so the port is free again for the moment until it listens.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let http = free.local_addr().unwrap().port();
+        drop(free);
+        self.http.set(http);
+        let vm = Vm::start(&self.files, share, self.starts.get(), &disks, http).unwrap();
         self.vm.replace(Some(vm));
         let (device, share) = (STATE.path(), share.display());
         self.run(&format!("mount -t ext4 {} {share}/state", device.display()));
@@ -113,10 +123,44 @@ impl Bench {
         let marks = marks.unwrap_or_default();
         self.run(&format!(
             "MY_NODE_NAME={node} MY_NAMESPACE={} KUBECONFIG={share}/kubeconfig STATE_DIRECTORY={marks} local-volume-provisioner \
-             --config {share}/config --kubelet-dir {share}/kubelet --listen-address 127.0.0.1:8080 \
+             --config {share}/config --kubelet-dir {share}/kubelet --listen-address :8080 \
              --discovery-period {PERIOD} --v=4 >{share}/provisioner-{number}.log 2>&1 &",
             stage.namespace(),
         ));
+    }
+
+    /// Creates the Pod by which the commands of operators find the provisioner of a node.
+    pub fn provisioner_pod(&self, node: &str) {
+        let stage = &self.stage;
+        let pods: Api<Pod> = Api::namespaced(stage.client.clone(), "kube-system");
+        let container = json!({
+            "name": "provisioner", "image": "none",
+            "env": [{ "name": "JOB_CONTAINER_IMAGE", "value": "none" }],
+            "ports": [{ "containerPort": self.http.get() }],
+        });
+        let pod = json!({
+            "metadata": { "name": "provisioner" },
+            "spec": { "nodeName": node, "containers": [container] },
+        });
+        stage.create(&pods, pod);
+        stage.eventually("the Pod has an address", || {
+            stage.request(pods.get("provisioner")).status?.pod_ip
+        });
+    }
+
+    /// Runs a command of operators on this machine.
+    pub fn as_operator(&self, args: &[&str]) -> (Option<i32>, String) {
+        let path = self.stage.sandbox.path().join("kubeconfig");
+        let seen_from_vm = fs::read_to_string(path).unwrap();
+        let here = self.stage.sandbox.path().join("kubeconfig-of-operator");
+        fs::write(&here, seen_from_vm.replace("10.0.2.2", "127.0.0.1")).unwrap();
+        let output = bare_command(BINARY)
+            .env("KUBECONFIG", here)
+            .args(args)
+            .output();
+        let output = output.unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
     }
 
     /// Cuts the machine's power.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::json;
-use support::stage::{annotation, uid};
+use support::stage::{annotation, name, uid};
 
 use crate::bench::Bench;
 use crate::disk::{MIB, Place};
@@ -80,7 +80,33 @@ fn the_disk_of_a_server_that_died_takes_its_claim_to_another_one() {
         node.metadata.labels.unwrap().contains_key(&of_disk)
     });
     stage.event("VolumeAdopted", "its disk was moved from node");
-    // The tenant goes, and the disk is that of the other node.
+
+    // It comes back, and this time only the operator knows that the other server does not use it.
+    bench.cut_power();
+    let node = stage.node();
+    stage.register_node(&node, Some(&node));
+    bench.boot(&[(&disk, Place::Scsi(1))]);
+    mount(Place::Scsi(1), &one);
+    bench.start_provisioner();
+    bench.provisioner_pod(&node);
+    let pv = name(&bound);
+    let run = |args: &[&str]| bench.as_operator(&[&["move", &pv, "--to"], args].concat());
+    let waits = stage.eventually("it waits for the consent", || {
+        let (code, said) = run(&[&node, "--dry-run"]);
+        (code == Some(0)).then_some(said)
+    });
+    assert!(waits.contains("the consent would be move:"), "{waits}");
+    let (code, said) = run(&[&other_node, "--yes"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("reports no volume with the disk"), "{said}");
+    let (code, said) = run(&[&node, "--yes"]);
+    assert_eq!(code, Some(0), "{said}");
+    let place = format!("PV {pv} is on {node}:{}", one.display());
+    assert!(said.contains(&place), "{said}");
+    assert_eq!(bench.run(&read), "kept\n");
+    let again = stage.pvs_at(&one).pop().unwrap();
+    assert_eq!(uid(&again), uid(&bound));
+    // The tenant goes, and the disk is that of the node again.
     stage.delete_claim("data");
-    stage.available(&other, Some(&uid(&bound)));
+    stage.available(&one, Some(&uid(&bound)));
 }

@@ -42,6 +42,7 @@ impl Vm {
         share: &Path,
         number: u32,
         disks: &[(&Disk, Place)],
+        http: u16,
     ) -> Result<Self> {
         let socket = |name: &str| share.join(format!("{name}-{number}"));
         let (shell, qmp) = (socket("shell"), socket("qmp"));
@@ -76,7 +77,7 @@ impl Vm {
         // The host's loopback is 10.0.2.2 there.
         command.args([
             "-netdev",
-            "user,id=net",
+            &format!("user,id=net,hostfwd=tcp:127.0.0.1:{http}-:8080"),
             "-device",
             "virtio-net-pci,netdev=net,romfile=",
         ]);
