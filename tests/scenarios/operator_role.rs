@@ -68,13 +68,13 @@ fn run(stage: &Stage, args: &[&str], code: i32) {
 
 #[test]
 fn operator_role_permits_what_the_commands_request_and_nothing_else() {
-    let (stage, [volume]) = or_skip!(fast_stage(["vol"]));
+    let (stage, [path]) = or_skip!(fast_stage(["vol"]));
     if stage.embedded().is_none() {
         return skip("a real API server connects to no loopback address");
     }
     let node = stage.node();
     let mut provisioner = provisioner_on(&stage, &node);
-    let pv = name(&stage.available(&volume, None));
+    let pv = name(&stage.available(&path, None));
     ready(&stage, &mut provisioner);
     provisioner_pod(&stage, &mut provisioner, &node);
     // check reads the Nodes of a DaemonSet that selects some.
@@ -120,7 +120,7 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
     let former = ["--all", "--class=fast", "--from-cluster=former"];
     let former = [&["consent", "--wipe", "--yes"][..], &former].concat();
     run(&stage, &former, 2);
-    stage.used(&stage.bind("claim", &volume));
+    stage.used(&stage.bind("claim", &path));
     let retained = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
     stage.patch_pv(&pv, &retained);
     stage.delete_claim("claim");
@@ -133,8 +133,8 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
     stage.pod("pod", "claim");
     let timeout = ["retire", "--node", &node, "--yes", "--timeout=3s"];
     run(&stage, &timeout, 1);
-    stage.available(&volume, None);
-    stage.sandbox.umount(&volume).unwrap();
+    stage.available(&path, None);
+    stage.sandbox.umount(&path).unwrap();
     run(&stage, &timeout[..4], 0);
     let archive = stage.sandbox.path().join("bundle.tar.gz");
     run(&stage, &["bundle", "-o", archive.to_str().unwrap()], 0);
