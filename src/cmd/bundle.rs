@@ -20,7 +20,9 @@ use super::api_server::cluster;
 use super::check::counted;
 use super::run::UsageError;
 use crate::args::{Bundle, program};
+use crate::cluster::Cluster;
 use archive::Archive;
+use objects::Reader;
 use parts::Parts;
 
 /// Writes the archive. The exit code is 1 if something could not be read.
@@ -47,27 +49,42 @@ pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<E
     } else {
         file.insert(create(&path)?)
     };
-    let mut archive = Archive::new(sink, dir, now.as_second().unsigned_abs());
-    let written = async {
-        let program = program().render_version();
-        let versions = format!("{program}API server {}\n", version.git_version);
-        archive.text("version.txt", &versions)?;
-        let namespace = request.provisioners.namespace.as_deref();
-        let parts = Parts::read(&cluster, namespace, &mut archive).await;
-        if !request.with_names {
-            archive.names = Some(parts.names());
-        }
-        let own_pods = parts.add_to(&mut archive)?;
-        logs::add(&cluster, &own_pods, request.since, &mut archive).await?;
-        archive.finish()
-    };
-    let written = written.await;
+    let archive = Archive::new(sink, dir, now.as_second().unsigned_abs());
+    let versions = format!(
+        "{}API server {}\n",
+        program().render_version(),
+        version.git_version
+    );
+    let written = write(request, &cluster, versions, archive).await;
     if written.is_err() && !to_stdout {
         let _ = fs::remove_file(&path);
     }
     let errors = written.with_context(|| format!("writing {}", path.display()))?;
     summarize(request, &path, errors);
     Ok(ExitCode::from(u8::from(errors > 0)))
+}
+
+/// Reads the parts and writes them. Returns the number of those that could not be read.
+async fn write(
+    request: &Bundle,
+    cluster: &Cluster,
+    versions: String,
+    mut archive: Archive<'_>,
+) -> io::Result<usize> {
+    let mut reader = Reader {
+        cluster,
+        errors: Vec::new(),
+    };
+    let parts = Parts::read(&mut reader, request.provisioners.namespace.as_deref()).await;
+    archive.add("version.txt", versions.into())?;
+    archive.names = Some(parts.names).filter(|_| !request.with_names);
+    for (file, content) in parts.files {
+        archive.add(&file, content)?;
+    }
+    logs::add(&mut reader, &parts.own_pods, request.since, &mut archive).await?;
+    archive.add("errors.txt", reader.errors.concat().into())?;
+    archive.finish()?;
+    Ok(reader.errors.len())
 }
 
 /// Creates the archive. Other users of the machine cannot read it.
