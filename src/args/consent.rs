@@ -22,7 +22,6 @@ pub struct Consent {
     #[arg(value_name = "PV|NODE:PATH", group = "volumes")]
     pub volume: Option<String>,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub verb: Verbs,
 
@@ -46,16 +45,11 @@ pub struct Consent {
     #[arg(short, long)]
     pub yes: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }
 
 // The verbs, of which one is given at most.
-#[allow(
-    missing_docs,
-    reason = "a doc comment would replace the description of the command"
-)]
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[group(multiple = false)]
 #[allow(clippy::struct_excessive_bools, reason = "flags")]
@@ -75,7 +69,6 @@ pub struct Verbs {
 
 /// An act that the provisioner refuses without a consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "docs/cleaning.md explains them")]
 pub enum Verb {
     Accept,
     Forget,
