@@ -14,7 +14,6 @@ use super::status::show::{self, Severity, text};
 use super::table::structured;
 use super::volume::Volume;
 use crate::args::{Explain, OutputFormat, Verb};
-use crate::log::printable;
 use crate::plan::TO_DECIDE;
 use checks::{Check, checks, next};
 
@@ -67,12 +66,8 @@ fn explained(volume: &Volume) -> String {
         lines.push(format!("{sign} {name:<width$} {why}").trim_end().to_owned());
     }
     lines.extend([String::new(), format!("next: {}", next(report))]);
-    lines.extend(
-        commands(volume)
-            .into_iter()
-            .map(|command| format!("  $ {command}")),
-    );
-    lines.iter().map(|line| printable(line) + "\n").collect()
+    lines.extend(commands(volume).iter().map(|it| format!("  $ {it}")));
+    show::printed(&lines)
 }
 
 /// The lines with its names, its state, and what is recorded, marked and there.

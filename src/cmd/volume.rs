@@ -1,13 +1,13 @@
 //! One volume of the cluster, as an operator names it: by its PV, or by its node and path.
 
 use anyhow::{Context, Result, anyhow};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fleet::{self, Answer};
 use super::status::show::{list, text};
 use crate::args::Verb;
 use crate::cluster::Cluster;
-use crate::names::nodes_of_provisioner;
+use crate::names::{ANNOTATION_RETIRED, nodes_of_provisioner};
 use crate::plan::verdict::{Due, due};
 use crate::plan::{consents_in, forget};
 use crate::view::PvView;
@@ -42,9 +42,7 @@ impl Volume {
             }
             return Ok(found);
         }
-        let pv = pv(cluster, name).await?.ok_or_else(|| {
-            anyhow!("there is no PersistentVolume {name}; list shows all volumes, and those without a PV are named NODE:PATH")
-        })?;
+        let pv = existing_pv(cluster, name).await?;
         let mut pods = fleet::provisioners(cluster, namespace, None).await?;
         let by = pv.provisioned_by.as_deref().map(nodes_of_provisioner);
         let by = by.unwrap_or_default();
@@ -70,13 +68,19 @@ impl Volume {
 
     fn of(answers: &[Answer], is_wanted: impl Fn(&Value) -> bool) -> Option<Self> {
         let mut volumes = volumes(answers);
-        let (answer, class, report) = volumes.find(|(_, _, report)| is_wanted(report))?;
-        Some(Self {
+        volumes
+            .find(|(_, _, report)| is_wanted(report))
+            .map(Self::without_pv)
+    }
+
+    /// A volume of [`volumes`], whose PV is not read.
+    pub fn without_pv((answer, class, report): (&Answer, &Value, &Value)) -> Self {
+        Self {
             node: answer.node.clone(),
             class: text(class, "name").to_owned(),
             report: report.clone(),
             pv: None,
-        })
+        }
     }
 
     /// Its names and its class.
@@ -102,13 +106,37 @@ impl Volume {
 
     /// The consents for which its provisioner waits.
     pub fn consents(&self) -> Vec<(Verb, String)> {
-        let mut consents = consents(&self.report);
+        let mut consents = self.reported_consents();
         let is_due = |pv: &&PvView| due(pv) != Due::No;
         if consents.iter().all(|it| it.0 != Verb::Forget) {
             let pv = self.pv.as_ref().filter(is_due);
             consents.extend(pv.map(|pv| (Verb::Forget, forget(pv))));
         }
         consents
+    }
+
+    /// The consents that the texts of the report name.
+    fn reported_consents(&self) -> Vec<(Verb, String)> {
+        let (report, cleanup) = (&self.report, &self.report["cleanup"]);
+        let texts = [
+            text(report, "detail"),
+            text(cleanup, "waitingFor"),
+            text(cleanup, "lastError"),
+        ];
+        let mut found: Vec<(Verb, String)> = Vec::new();
+        for consent in texts.into_iter().flat_map(consents_in) {
+            let verb = match consent.split_once(':').map(|it| it.0) {
+                Some("accept") => Verb::Accept,
+                Some("forget") => Verb::Forget,
+                Some("wipe") => Verb::Wipe,
+                // Another command confirms a move.
+                _ => continue,
+            };
+            if found.iter().all(|it| it.0 != verb) {
+                found.push((verb, consent.to_owned()));
+            }
+        }
+        found
     }
 }
 
@@ -117,6 +145,21 @@ pub(super) async fn pv(cluster: &Cluster, name: &str) -> Result<Option<PvView>> 
     let (_, name) = name.rsplit_once('/').unwrap_or(("", name));
     let pv = cluster.pv(name).await;
     pv.with_context(|| format!("reading PV {name}"))
+}
+
+/// Reads a PV that must exist.
+pub(super) async fn existing_pv(cluster: &Cluster, name: &str) -> Result<PvView> {
+    pv(cluster, name).await?.with_context(|| {
+        format!("there is no PersistentVolume {name}; list shows all volumes, and those without a PV are named NODE:PATH")
+    })
+}
+
+/// Sets the reclaim policy of a PV, and records the former one, or removes the record.
+pub(super) fn policy_patch(policy: &str, former: &Value) -> Value {
+    json!({
+        "metadata": { "annotations": { ANNOTATION_RETIRED: former } },
+        "spec": { "persistentVolumeReclaimPolicy": policy },
+    })
 }
 
 /// NODE:PATH.
@@ -139,29 +182,4 @@ pub(super) fn volumes<'a>(
             list(class, "volumes").map(move |volume| (answer, class, volume))
         })
     })
-}
-
-/// The consents that the texts of a report name.
-pub(super) fn consents(report: &Value) -> Vec<(Verb, String)> {
-    let cleanup = &report["cleanup"];
-    let texts = [
-        text(report, "detail"),
-        text(cleanup, "waitingFor"),
-        text(cleanup, "lastError"),
-    ];
-    let named = texts.into_iter().flat_map(consents_in);
-    let mut found: Vec<(Verb, String)> = Vec::new();
-    for consent in named {
-        let verb = match consent.split_once(':').map(|it| it.0) {
-            Some("accept") => Verb::Accept,
-            Some("forget") => Verb::Forget,
-            Some("wipe") => Verb::Wipe,
-            // Another command confirms a move.
-            _ => continue,
-        };
-        if found.iter().all(|it| it.0 != verb) {
-            found.push((verb, consent.to_owned()));
-        }
-    }
-    found
 }
