@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::api_server::cluster;
 use super::check::counted;
@@ -31,10 +31,11 @@ use parts::Parts;
 /// When the API server cannot be reached, the archive exists, or it cannot be written.
 pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let to_stdout = request.output.as_deref() == Some(Path::new("-"));
-    if to_stdout && io::stdout().is_terminal() {
-        let text = "--output -: the standard output is a terminal; redirect it, or name a file";
-        return Err(UsageError(text.into()).into());
-    }
+    let text = "--output -: the standard output is a terminal; redirect it, or name a file";
+    ensure!(
+        !(to_stdout && io::stdout().is_terminal()),
+        UsageError(text.into())
+    );
     let cluster = cluster(&request.provisioners.api_server).await?;
     let version = cluster.client.apiserver_version().await;
     let version = version.context("asking the API server for its version")?;
@@ -50,11 +51,8 @@ pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<E
         file.insert(create(&path)?)
     };
     let archive = Archive::new(sink, dir, now.as_second().unsigned_abs());
-    let versions = format!(
-        "{}API server {}\n",
-        program().render_version(),
-        version.git_version
-    );
+    let program = program().render_version();
+    let versions = format!("{program}API server {}\n", version.git_version);
     let written = write(request, &cluster, versions, archive).await;
     if written.is_err() && !to_stdout {
         let _ = fs::remove_file(&path);
@@ -101,16 +99,14 @@ fn summarize(request: &Bundle, path: &Path, errors: usize) {
     } else {
         "Tenants' namespaces, claims and pods have pseudonyms."
     };
-    let failed = match errors {
-        0 => String::new(),
-        count => format!(
-            "{} could not be read: see errors.txt.\n",
-            counted(count, "part")
-        ),
-    };
+    let mut err = io::stderr();
+    if errors > 0 {
+        let parts = counted(errors, "part");
+        let _ = writeln!(err, "{parts} could not be read: see errors.txt.");
+    }
     let _ = write!(
-        io::stderr(),
-        "{failed}{names}\nIt also has the names of nodes, volumes and classes, paths, and serial numbers of disks. Look through it \
+        err,
+        "{names}\nIt also has the names of nodes, volumes and classes, paths, and serial numbers of disks. Look through it \
         before you publish it.\n{}\n",
         path.display()
     );

@@ -47,10 +47,8 @@ pub async fn command(
         writeln!(out, "PV {name}: {done}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (node, namespace) = (
-        request.node.as_deref(),
-        request.provisioners.namespace.as_deref(),
-    );
+    let node = request.node.as_deref();
+    let namespace = request.provisioners.namespace.as_deref();
     let pods = fleet::provisioners(&cluster, namespace, node).await?;
     let nodes: BTreeSet<_> = pods.into_iter().map(|pod| pod.node).collect();
     for node in nodes.iter().filter(|node| !node.is_empty()) {

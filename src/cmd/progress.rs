@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::ApiError;
 use crate::log::printable;
 
-const POLL_PERIOD: Duration = Duration::from_millis(500);
+const POLL_PERIOD: Duration = Duration::from_secs(1);
 /// The error of a command that can continue.
 pub(super) const NOT_FINISHED: &str = "not finished in time; run the command again to continue";
 
