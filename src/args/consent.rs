@@ -68,7 +68,7 @@ pub struct Verbs {
 }
 
 /// An act that the provisioner refuses without a consent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     Accept,
     Forget,
@@ -76,6 +76,9 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// All, the safe ones first.
+    pub const ALL: [Self; 3] = [Self::Accept, Self::Forget, Self::Wipe];
+
     /// The option without its dashes, and the first part of a consent.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,18 +92,11 @@ impl Verb {
 impl Consent {
     /// The verb, if one is given.
     pub fn verb(&self) -> Option<Verb> {
-        let Verbs {
-            wipe,
-            accept,
-            forget,
-        } = self.verb;
-        let verbs = [
-            (wipe, Verb::Wipe),
-            (accept, Verb::Accept),
-            (forget, Verb::Forget),
-        ];
-        verbs
-            .into_iter()
-            .find_map(|(is_given, verb)| is_given.then_some(verb))
+        match self.verb {
+            Verbs { wipe: true, .. } => Some(Verb::Wipe),
+            Verbs { accept: true, .. } => Some(Verb::Accept),
+            Verbs { forget: true, .. } => Some(Verb::Forget),
+            Verbs { .. } => None,
+        }
     }
 }

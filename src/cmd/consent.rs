@@ -7,10 +7,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 
-use super::api_server::cluster;
+use super::api_server::{cluster, uid_of};
 use super::ask::{OTHER_ANSWER, confirm};
 use super::explain::{cause, facts};
 use super::fleet::{self, Answer};
@@ -73,8 +72,8 @@ fn shown(volume: &Volume) -> String {
     if consents.is_empty() {
         lines.push("  it waits for no consent".into());
     }
-    lines.extend(consents.iter().map(|(verb, _)| {
-        let effect = effect(*verb, volume.pv.is_some());
+    lines.extend(consents.into_keys().map(|verb| {
+        let effect = effect(verb, volume.pv.is_some());
         format!("  --{:<7} {effect}", verb.as_str())
     }));
     lines.push(String::new());
@@ -93,9 +92,7 @@ fn effect(verb: Verb, has_pv: bool) -> &'static str {
 }
 
 fn decision(volume: Volume, verb: Verb) -> Result<Decision> {
-    let consents = volume.consents();
-    let consent = consents.into_iter().find(|it| it.0 == verb);
-    let Some((_, consent)) = consent else {
+    let Some(consent) = volume.consents().remove(&verb) else {
         let (name, state) = (volume.name(), text(&volume.report, "state"));
         let verb = verb.as_str();
         bail!(UsageError(format!(
@@ -117,13 +114,7 @@ async fn all(
         bail!(UsageError("--all requires --wipe or --accept".into()));
     };
     // Marks of this cluster name tenants whose PVs were lost, not those of a cluster that is gone.
-    let origin = &cluster.origin;
-    origin.compare(&ObjectReference::default(), true);
-    cluster
-        .ensure_known()
-        .await
-        .context("reading the namespace kube-system")?;
-    let own = origin.uid().context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
+    let own = uid_of(cluster).await?.context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
     ensure!(
         own != former,
         UsageError(format!(
@@ -139,7 +130,7 @@ async fn all(
             && text(&volume.report, "reason") == "Dirty"
             && text(&volume.report["mark"], "cluster") == former
     };
-    let found = volumes(&answers).map(Volume::without_pv).filter(is_wanted);
+    let found = volumes(&answers).filter(is_wanted);
     let decisions: Vec<_> = found.filter_map(|it| decision(it, verb).ok()).collect();
     ensure!(
         !decisions.is_empty(),

@@ -110,16 +110,10 @@ pub(super) fn cause(report: &Value) -> String {
 /// The commands that change the state, the safe ones first.
 fn commands(volume: &Volume) -> Vec<String> {
     let name = volume.name();
-    let consents = volume.consents();
-    let mut commands = Vec::new();
-    for verb in [Verb::Accept, Verb::Forget, Verb::Wipe] {
-        if consents.iter().any(|it| it.0 == verb) {
-            commands.push(format!(
-                "kubectl local-volume consent {name} --{}",
-                verb.as_str()
-            ));
-        }
-    }
+    let consents = volume.consents().into_keys();
+    let consents = consents.map(Verb::as_str);
+    let consents = consents.map(|verb| format!("kubectl local-volume consent {name} --{verb}"));
+    let mut commands: Vec<_> = consents.collect();
     let job = volume.report["cleanup"]["job"].as_str();
     let job = job.and_then(|job| job.split_once('/'));
     if let (Some((namespace, job)), "CleaningFailed" | "Waiting") =

@@ -16,7 +16,7 @@ use super::explain::cause;
 use super::fleet::{self, Answer};
 use super::progress::Progress;
 use super::status::show::text;
-use super::volume::{existing_pv, place, volumes};
+use super::volume::{Volume, existing_pv, volumes};
 use crate::args::Move;
 use crate::log::printable;
 use crate::names::ANNOTATION_CONSENT;
@@ -77,9 +77,10 @@ pub async fn command(request: &Move, out: &mut (dyn Write + Send)) -> Result<Exi
 fn show(pv: &PvView, answers: &[Answer], out: &mut dyn Write) -> Result<()> {
     let claim = pv.claim.as_ref().map(ToString::to_string);
     let mut lines = vec![format!("{}: claim {}", pv.name, claim.unwrap_or_default())];
-    for (answer, _, report) in volumes(answers) {
+    for volume in volumes(answers) {
+        let report = &volume.report;
         if text(report, "pv") == pv.name || concerns(report, pv) {
-            let (place, state) = (place(&answer.node, report), text(report, "state"));
+            let (place, state) = (volume.place(), text(report, "state"));
             lines.push(format!("  {place}: {state} {}", cause(report)));
         }
     }
@@ -100,15 +101,15 @@ fn concerns(report: &Value, pv: &PvView) -> bool {
 /// NODE:PATH of the PV on this node, if its provisioner manages it.
 fn taken_over(answers: &[Answer], pv: &PvView, node: &str) -> Option<String> {
     let of_node = answers.iter().filter(|answer| answer.node == node);
-    let found = volumes(of_node).find(|(_, _, report)| text(report, "pv") == pv.name);
-    found.map(|(answer, _, report)| place(&answer.node, report))
+    let found = volumes(of_node).find(|it| text(&it.report, "pv") == pv.name);
+    found.map(|it| it.place())
 }
 
 /// The consent for which the provisioner of a node waits.
 fn consent(answers: &[Answer], pv: &PvView, node: &str) -> Result<String> {
     let of_node = answers.iter().filter(|answer| answer.node == node);
-    let found = volumes(of_node).find(|(_, _, report)| concerns(report, pv));
-    let Some((_, _, report)) = found else {
+    let found = volumes(of_node).find(|it| concerns(&it.report, pv));
+    let Some(Volume { report, .. }) = &found else {
         bail!(
             "node {node} reports no volume with the disk of PV {}: mount it in the directory of class {}, and see list --node {node}",
             pv.name,

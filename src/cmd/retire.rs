@@ -193,13 +193,13 @@ impl<'a> Retirement<'a> {
             self.progress.show(&format!("node {node}"), error)?;
             self.progress.wait(NOT_FINISHED).await?;
         };
-        let is_meant = |report: &&Value| {
+        let is_meant = |report: &Value| {
             let only = self.only.as_ref();
             only.is_none_or(|(path, _)| text(report, "path") == path)
                 && text(report, "state") != "Foreign"
         };
-        let reports = volumes(&answers).map(|(_, _, report)| report);
-        Ok(reports.filter(is_meant).cloned().collect())
+        let reports = volumes(&answers).map(|it| it.report);
+        Ok(reports.filter(is_meant).collect())
     }
 
     /// Asks before claims are deleted, once for each.

@@ -11,7 +11,7 @@ use super::findings::{Findings, counted};
 use crate::cmd::fleet::Answer;
 use crate::cmd::status::show::{self, Severity, list, text, texts};
 use crate::cmd::storage_class::faults;
-use crate::cmd::volume::{place, volumes};
+use crate::cmd::volume::volumes;
 use crate::plan::some_of;
 
 /// Checks what the provisioners report.
@@ -140,23 +140,20 @@ pub(super) fn storage_class(name: &str, found: Option<&StorageClass>, findings: 
 
 /// The volumes with problems, by what is wrong.
 fn of_volumes(asked: &[&Answer], findings: &mut Findings) {
-    let mut problems: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let mut problems: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut count = 0;
-    for (answer, _, volume) in volumes(asked.iter().copied()) {
+    for volume in volumes(asked.iter().copied()) {
         count += 1;
-        if show::severity(volume) == Severity::Problem {
-            let what = (text(volume, "state"), text(volume, "reason"));
-            let place = || place(&answer.node, volume);
-            let name = volume["pv"].as_str().map_or_else(place, str::to_owned);
-            problems.entry(what).or_default().push(name);
+        if show::severity(&volume.report) == Severity::Problem {
+            let what = ["state", "reason"].map(|key| text(&volume.report, key));
+            let what = what.join(" ").trim_end().to_owned();
+            problems.entry(what).or_default().push(volume.name());
         }
     }
     if problems.is_empty() && !asked.is_empty() {
         findings.good(format!("no problem in {}", counted(count, "volume")));
     }
-    for ((state, reason), names) in problems {
-        let what = format!("{state} {reason}");
-        let what = what.trim_end();
+    for (what, names) in problems {
         let count = counted(names.len(), "volume");
         let text = format!("{count} with the state {what}: {}", some_of(&names));
         let first = names.first().map_or("", String::as_str);
