@@ -1,5 +1,8 @@
 //! The command line and the environment.
 
+// A doc comment is a text of --help; on a flattened struct it replaces the description of the command.
+#![allow(missing_docs, reason = "see above")]
+
 mod bundle;
 mod check;
 mod check_config;
@@ -94,7 +97,6 @@ pub enum Command {
             $ local-volume-provisioner discover --config ./config"
     )]
     Discover {
-        #[allow(missing_docs)]
         #[command(flatten)]
         config: ConfigDir,
 
@@ -140,7 +142,6 @@ pub enum Command {
 
 /// The format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the names are clear")]
 pub enum OutputFormat {
     Table,
     Json,

@@ -31,7 +31,6 @@ pub struct Bundle {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     pub since: Option<Duration>,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }

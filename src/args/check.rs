@@ -30,7 +30,6 @@ pub struct Check {
     )]
     pub filename: PathBuf,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }

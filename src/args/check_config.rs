@@ -16,7 +16,6 @@ use super::ConfigDir;
     $ helm template my-release CHART --values my-values.yaml | kubectl local-volume check-config -f -"
 )]
 pub struct CheckConfig {
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub config: ConfigDir,
 

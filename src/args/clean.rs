@@ -32,15 +32,12 @@ pub struct Clean {
     #[arg(long)]
     pub yes: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub config: ConfigDir,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub kubelet: Kubelet,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub log: Log,
 }

@@ -8,8 +8,6 @@ use tracing::level_filters::LevelFilter;
 use super::{absolute, parsed};
 use crate::config;
 
-// A doc comment would replace the description of the command that has these options.
-#[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct ApiServer {
     /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount].
@@ -21,7 +19,6 @@ pub struct ApiServer {
     pub context: Option<String>,
 }
 
-#[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct Provisioners {
     /// The provisioners' namespace [default: all namespaces].
@@ -32,7 +29,6 @@ pub struct Provisioners {
     pub api_server: ApiServer,
 }
 
-#[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct ConfigDir {
     /// Directory with the configuration, one file per key.
@@ -40,7 +36,6 @@ pub struct ConfigDir {
     pub config: PathBuf,
 }
 
-#[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct Kubelet {
     /// The kubelet's directory. A volume that a pod uses is mounted below it.
@@ -48,7 +43,6 @@ pub struct Kubelet {
     pub kubelet_dir: PathBuf,
 }
 
-#[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct Server {
     /// Address of the HTTP server for metrics, probes and status; without a host, all addresses.
@@ -70,7 +64,6 @@ pub enum LogFormat {
     Json,
 }
 
-#[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Log {
     /// Format of log lines.

@@ -22,7 +22,6 @@ pub struct Consent {
     #[arg(value_name = "PV|NODE:PATH", group = "volumes")]
     pub volume: Option<String>,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub verb: Verbs,
 
@@ -46,16 +45,11 @@ pub struct Consent {
     #[arg(short, long)]
     pub yes: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }
 
 // The verbs, of which one is given at most.
-#[allow(
-    missing_docs,
-    reason = "a doc comment would replace the description of the command"
-)]
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[group(multiple = false)]
 #[allow(clippy::struct_excessive_bools, reason = "flags")]
@@ -74,8 +68,7 @@ pub struct Verbs {
 }
 
 /// An act that the provisioner refuses without a consent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "docs/cleaning.md explains them")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     Accept,
     Forget,
@@ -83,6 +76,9 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// All, the safe ones first.
+    pub const ALL: [Self; 3] = [Self::Accept, Self::Forget, Self::Wipe];
+
     /// The option without its dashes, and the first part of a consent.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -96,18 +92,11 @@ impl Verb {
 impl Consent {
     /// The verb, if one is given.
     pub fn verb(&self) -> Option<Verb> {
-        let Verbs {
-            wipe,
-            accept,
-            forget,
-        } = self.verb;
-        let verbs = [
-            (wipe, Verb::Wipe),
-            (accept, Verb::Accept),
-            (forget, Verb::Forget),
-        ];
-        verbs
-            .into_iter()
-            .find_map(|(is_given, verb)| is_given.then_some(verb))
+        match self.verb {
+            Verbs { wipe: true, .. } => Some(Verb::Wipe),
+            Verbs { accept: true, .. } => Some(Verb::Accept),
+            Verbs { forget: true, .. } => Some(Verb::Forget),
+            Verbs { .. } => None,
+        }
     }
 }

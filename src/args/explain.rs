@@ -19,7 +19,6 @@ pub struct Explain {
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }

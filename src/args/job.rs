@@ -41,7 +41,6 @@ pub struct Job {
     #[arg(long, env = ENV_STATE, value_name = ENV_STATE)]
     pub state_directory: Option<PathBuf>,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub log: Log,
 

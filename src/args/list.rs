@@ -31,14 +31,12 @@ pub struct List {
     #[arg(short, long)]
     pub watch: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }
 
 /// The format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the names are clear")]
 pub enum ListFormat {
     Table,
     Wide,

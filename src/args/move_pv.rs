@@ -30,7 +30,6 @@ pub struct Move {
     #[arg(short, long)]
     pub yes: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }

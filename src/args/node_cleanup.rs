@@ -55,11 +55,9 @@ pub struct NodeCleanup {
     #[arg(long, value_name = "URL")]
     pub kube_api_endpoint: Option<Uri>,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub server: Server,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub log: Log,
 }

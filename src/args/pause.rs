@@ -33,7 +33,6 @@ pub struct Pause {
     #[arg(long)]
     pub dry_run: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub provisioners: Provisioners,
 }

@@ -27,7 +27,6 @@ pub struct Rebind {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "1h", value_parser = duration::parse)]
     pub timeout: Duration,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub api_server: ApiServer,
 }

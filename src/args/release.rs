@@ -57,7 +57,6 @@ pub struct Release {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "2m", value_parser = duration::parse)]
     pub timeout: Duration,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub api_server: ApiServer,
 }

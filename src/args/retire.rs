@@ -34,7 +34,6 @@ pub struct Retire {
     #[arg(long, conflicts_with_all = ["dry_run", "yes"])]
     pub abort: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub steps: Steps,
 }
@@ -55,13 +54,10 @@ pub struct Replace {
     #[arg(value_name = "PV")]
     pub pv: String,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub steps: Steps,
 }
 
-// A doc comment would replace the description of the command.
-#[allow(missing_docs, reason = "see above")]
 #[derive(Clone, Debug, clap::Args)]
 pub struct Steps {
     /// Show the present step of each volume, and change nothing.

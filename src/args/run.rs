@@ -9,11 +9,9 @@ use crate::config::duration;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = help::RUN)]
 pub struct Run {
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub config: ConfigDir,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub server: Server,
 
@@ -25,7 +23,6 @@ pub struct Run {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, default_value = "5s", value_parser = duration::parse_positive)]
     pub config_sync_period: Duration,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub kubelet: Kubelet,
 
@@ -42,7 +39,6 @@ pub struct Run {
     #[arg(long)]
     pub node_isolation: bool,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub log: Log,
 }

@@ -40,7 +40,6 @@ pub struct Status {
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: OutputFormat,
 
-    #[allow(missing_docs)]
     #[command(flatten)]
     pub api_server: ApiServer,
 }

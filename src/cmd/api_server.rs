@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -36,7 +37,13 @@ pub async fn cluster(args: &ApiServer) -> Result<Cluster> {
 pub(super) async fn config(args: &ApiServer) -> Result<Config> {
     let (path, context) = (args.kubeconfig.as_deref(), &args.context);
     if path.is_none() && context.is_none() {
-        return infer().await;
+        let inferred = Config::infer().await;
+        return Ok(inferred.map_err(|error| {
+            let cause = cause(&error);
+            UsageError(format!(
+                "no API server is configured: {cause}. Run in a pod with a service account, or set KUBECONFIG"
+            ))
+        })?);
     }
     let read = read(path, context.clone()).await;
     Ok(read.map_err(|error| {
@@ -56,16 +63,6 @@ async fn read(path: Option<&Path>, context: Option<String>) -> Result<Config, Ku
     Config::from_custom_kubeconfig(file, &options).await
 }
 
-async fn infer() -> Result<Config> {
-    let config = Config::infer().await.map_err(|error| {
-        let cause = cause(&error);
-        UsageError(format!(
-            "no API server is configured: {cause}. Run in a pod with a service account, or set KUBECONFIG"
-        ))
-    })?;
-    Ok(config)
-}
-
 /// An error with all its causes. That of the parser of a kubeconfig is omitted: it quotes lines, which have tokens.
 fn cause(error: &(dyn Error + 'static)) -> String {
     match error.source().unwrap_or(error).downcast_ref() {
@@ -74,6 +71,18 @@ fn cause(error: &(dyn Error + 'static)) -> String {
         }
         _ => chain(error),
     }
+}
+
+/// The UID of the cluster, if the namespace kube-system can be read.
+///
+/// # Errors
+/// When the request failed.
+pub(super) async fn uid_of(cluster: &Cluster) -> Result<Option<String>> {
+    let origin = &cluster.origin;
+    origin.compare(&ObjectReference::default(), true);
+    let known = cluster.ensure_known().await;
+    known.context("reading the namespace kube-system")?;
+    Ok(origin.uid())
 }
 
 /// A client of this cluster, with our retry policy instead of the default one.

@@ -14,13 +14,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::api_server::cluster;
 use super::check::counted;
 use super::run::UsageError;
 use crate::args::{Bundle, program};
+use crate::cluster::Cluster;
 use archive::Archive;
+use objects::Reader;
 use parts::Parts;
 
 /// Writes the archive. The exit code is 1 if something could not be read.
@@ -29,10 +31,11 @@ use parts::Parts;
 /// When the API server cannot be reached, the archive exists, or it cannot be written.
 pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let to_stdout = request.output.as_deref() == Some(Path::new("-"));
-    if to_stdout && io::stdout().is_terminal() {
-        let text = "--output -: the standard output is a terminal; redirect it, or name a file";
-        return Err(UsageError(text.into()).into());
-    }
+    let text = "--output -: the standard output is a terminal; redirect it, or name a file";
+    ensure!(
+        !(to_stdout && io::stdout().is_terminal()),
+        UsageError(text.into())
+    );
     let cluster = cluster(&request.provisioners.api_server).await?;
     let version = cluster.client.apiserver_version().await;
     let version = version.context("asking the API server for its version")?;
@@ -47,27 +50,39 @@ pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<E
     } else {
         file.insert(create(&path)?)
     };
-    let mut archive = Archive::new(sink, dir, now.as_second().unsigned_abs());
-    let written = async {
-        let program = program().render_version();
-        let versions = format!("{program}API server {}\n", version.git_version);
-        archive.text("version.txt", &versions)?;
-        let namespace = request.provisioners.namespace.as_deref();
-        let parts = Parts::read(&cluster, namespace, &mut archive).await;
-        if !request.with_names {
-            archive.names = Some(parts.names());
-        }
-        let own_pods = parts.add_to(&mut archive)?;
-        logs::add(&cluster, &own_pods, request.since, &mut archive).await?;
-        archive.finish()
-    };
-    let written = written.await;
+    let archive = Archive::new(sink, dir, now.as_second().unsigned_abs());
+    let program = program().render_version();
+    let versions = format!("{program}API server {}\n", version.git_version);
+    let written = write(request, &cluster, versions, archive).await;
     if written.is_err() && !to_stdout {
         let _ = fs::remove_file(&path);
     }
     let errors = written.with_context(|| format!("writing {}", path.display()))?;
     summarize(request, &path, errors);
     Ok(ExitCode::from(u8::from(errors > 0)))
+}
+
+/// Reads the parts and writes them. Returns the number of those that could not be read.
+async fn write(
+    request: &Bundle,
+    cluster: &Cluster,
+    versions: String,
+    mut archive: Archive<'_>,
+) -> io::Result<usize> {
+    let mut reader = Reader {
+        cluster,
+        errors: Vec::new(),
+    };
+    let parts = Parts::read(&mut reader, request.provisioners.namespace.as_deref()).await;
+    archive.add("version.txt", versions.into())?;
+    archive.names = Some(parts.names).filter(|_| !request.with_names);
+    for (file, content) in parts.files {
+        archive.add(&file, content)?;
+    }
+    logs::add(&mut reader, &parts.own_pods, request.since, &mut archive).await?;
+    archive.add("errors.txt", reader.errors.concat().into())?;
+    archive.finish()?;
+    Ok(reader.errors.len())
 }
 
 /// Creates the archive. Other users of the machine cannot read it.
@@ -84,16 +99,14 @@ fn summarize(request: &Bundle, path: &Path, errors: usize) {
     } else {
         "Tenants' namespaces, claims and pods have pseudonyms."
     };
-    let failed = match errors {
-        0 => String::new(),
-        count => format!(
-            "{} could not be read: see errors.txt.\n",
-            counted(count, "part")
-        ),
-    };
+    let mut err = io::stderr();
+    if errors > 0 {
+        let parts = counted(errors, "part");
+        let _ = writeln!(err, "{parts} could not be read: see errors.txt.");
+    }
     let _ = write!(
-        io::stderr(),
-        "{failed}{names}\nIt also has the names of nodes, volumes and classes, paths, and serial numbers of disks. Look through it \
+        err,
+        "{names}\nIt also has the names of nodes, volumes and classes, paths, and serial numbers of disks. Look through it \
         before you publish it.\n{}\n",
         path.display()
     );

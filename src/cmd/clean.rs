@@ -71,8 +71,8 @@ async fn confirmed(
     let shown = target.opened.candidate.identity.clone();
     // Unlocks the volume, so that the question does not block a cleanup by the provisioner.
     drop(target);
-    let answer = path.as_path().as_os_str().as_encoded_bytes();
-    confirm(QUESTION.to_owned(), answer, "that is not its path").await?;
+    let question = QUESTION.to_owned();
+    confirm(out, question, &path.to_string(), "that is not its path").await?;
     let target = finder.open().await?;
     let found = &target.opened.candidate.identity;
     ensure!(

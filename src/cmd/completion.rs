@@ -27,23 +27,20 @@ pub fn command(shell: Shell, out: &mut dyn Write) -> ExitCode {
 pub fn complete(words: &[String], out: &mut dyn Write) -> Result<ExitCode> {
     let (last, before) = words
         .split_last()
-        .map_or(("", words), |(last, before)| (last, before));
+        .map_or(("", words), |(last, it)| (last, it));
     let program = program();
-    let command = before
-        .first()
-        .and_then(|name| program.find_subcommand(name));
-    let found: Vec<(String, String)> = match command {
-        None if before.is_empty() => {
+    let found: Vec<(String, String)> = match before.first() {
+        None => {
             let commands = program.get_subcommands().filter(|it| !it.is_hide_set());
             let about = |it: &clap::Command| it.get_about().map(ToString::to_string);
             commands
                 .map(|it| (it.get_name().to_owned(), about(it).unwrap_or_default()))
                 .collect()
         }
-        None => Vec::new(),
-        Some(command) => {
-            let options = command.get_arguments().filter(|it| !it.is_hide_set());
-            let options = options.filter_map(|it| {
+        Some(name) => {
+            let command = program.find_subcommand(name).into_iter();
+            let options = command.flat_map(clap::Command::get_arguments);
+            let options = options.filter(|it| !it.is_hide_set()).filter_map(|it| {
                 let help = it.get_help().map(ToString::to_string);
                 Some((format!("--{}", it.get_long()?), help.unwrap_or_default()))
             });

@@ -7,31 +7,22 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::core::v1::ObjectReference;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::api_server::cluster;
-use super::ask::{confirm, ensure_terminal};
+use super::api_server::{cluster, uid_of};
+use super::ask::{OTHER_ANSWER, confirm};
 use super::explain::{cause, facts};
 use super::fleet::{self, Answer};
 use super::run::UsageError;
-use super::status::show::text;
-use super::volume::{Volume, consents, place, volumes};
+use super::status::show::{printed, text};
+use super::volume::{Volume, volumes};
 use crate::args::{Consent, Verb};
-use crate::cluster::Cluster;
+use crate::cluster::{ApiError, Cluster};
 use crate::log::printable;
 use crate::names::{ANNOTATION_CONSENT, CONSENT_PREFIX};
-use crate::view::{PvRef, PvView};
 
-/// What to annotate, for one volume.
-struct Decision {
-    /// How commands name the volume.
-    name: String,
-    node: String,
-    /// The PV whose annotation it is; without one it is the Node's.
-    pv: Option<PvRef>,
-    consent: String,
-}
+/// A volume, and the consent for it.
+type Decision = (Volume, String);
 
 /// Shows the volume, or all volumes of a former cluster, asks, and sets the annotations.
 ///
@@ -48,27 +39,22 @@ pub async fn command(request: &Consent, out: &mut (dyn Write + Send)) -> Result<
             let Some(verb) = request.verb() else {
                 return Ok(ExitCode::SUCCESS);
             };
-            (vec![decision(&volume, verb)?], verb)
+            (vec![decision(volume, verb)?], verb)
         }
         None => all(request, &cluster, out).await?,
     };
     if asks {
-        out.flush()?;
-        ensure_terminal().map_err(|error| UsageError(error.to_string()))?;
         let (question, expected) = question(&decisions, verb);
-        confirm(question, expected.as_bytes(), "that is another answer")
-            .await
-            .map_err(|error| UsageError(format!("{error}; nothing was changed")))?;
+        confirm(out, question, &expected, OTHER_ANSWER).await?;
     }
-    for decision in &decisions {
-        let (name, consent) = (&decision.name, &decision.consent);
+    for (volume, consent) in &decisions {
+        let name = volume.name();
         if request.dry_run {
             writeln!(out, "{name}: the consent would be {consent}")?;
             continue;
         }
-        give(&cluster, decision)
-            .await
-            .with_context(|| format!("annotating for {name}"))?;
+        let given = give(&cluster, volume, consent).await;
+        given.with_context(|| format!("annotating for {name}"))?;
         writeln!(
             out,
             "{name}: consent given; the provisioner acts within seconds"
@@ -86,12 +72,12 @@ fn shown(volume: &Volume) -> String {
     if consents.is_empty() {
         lines.push("  it waits for no consent".into());
     }
-    lines.extend(consents.iter().map(|(verb, _)| {
-        let effect = effect(*verb, volume.pv.is_some());
+    lines.extend(consents.into_keys().map(|verb| {
+        let effect = effect(verb, volume.pv.is_some());
         format!("  --{:<7} {effect}", verb.as_str())
     }));
     lines.push(String::new());
-    lines.iter().map(|line| printable(line) + "\n").collect()
+    printed(&lines)
 }
 
 fn effect(verb: Verb, has_pv: bool) -> &'static str {
@@ -105,23 +91,15 @@ fn effect(verb: Verb, has_pv: bool) -> &'static str {
     }
 }
 
-fn decision(volume: &Volume, verb: Verb) -> Result<Decision> {
-    let consents = volume.consents();
-    let consent = consents.iter().find(|it| it.0 == verb);
-    let Some((_, consent)) = consent else {
-        let name = volume.name();
-        let state = text(&volume.report, "state");
+fn decision(volume: Volume, verb: Verb) -> Result<Decision> {
+    let Some(consent) = volume.consents().remove(&verb) else {
+        let (name, state) = (volume.name(), text(&volume.report, "state"));
         let verb = verb.as_str();
         bail!(UsageError(format!(
             "the provisioner does not wait for a consent to {verb} {name} (state {state}); nothing was changed; see explain {name}"
         )));
     };
-    Ok(Decision {
-        name: volume.name(),
-        node: volume.node.clone(),
-        pv: volume.pv.as_ref().map(PvView::reference),
-        consent: consent.clone(),
-    })
+    Ok((volume, consent))
 }
 
 /// The volumes without a PV of a class whose marks are of a former cluster.
@@ -136,13 +114,7 @@ async fn all(
         bail!(UsageError("--all requires --wipe or --accept".into()));
     };
     // Marks of this cluster name tenants whose PVs were lost, not those of a cluster that is gone.
-    let origin = &cluster.origin;
-    origin.compare(&ObjectReference::default(), true);
-    cluster
-        .ensure_known()
-        .await
-        .context("reading the namespace kube-system")?;
-    let own = origin.uid().context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
+    let own = uid_of(cluster).await?.context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
     ensure!(
         own != former,
         UsageError(format!(
@@ -153,31 +125,21 @@ async fn all(
     for error in answers.iter().filter_map(Answer::error) {
         writeln!(out, "left out: {}", printable(error))?;
     }
-    let is_wanted = |class_of: &Value, volume: &Value| {
-        text(class_of, "name") == class
-            && text(volume, "reason") == "Dirty"
-            && text(&volume["mark"], "cluster") == former
+    let is_wanted = |volume: &Volume| {
+        volume.class == class
+            && text(&volume.report, "reason") == "Dirty"
+            && text(&volume.report["mark"], "cluster") == former
     };
-    let found = volumes(&answers).filter(|(_, class, volume)| is_wanted(class, volume));
-    let decisions = found.filter_map(|(answer, _, volume)| {
-        let consents = consents(volume);
-        let (_, consent) = consents.into_iter().find(|it| it.0 == verb)?;
-        Some(Decision {
-            name: place(&answer.node, volume),
-            node: answer.node.clone(),
-            pv: None,
-            consent,
-        })
-    });
-    let decisions: Vec<_> = decisions.collect();
+    let found = volumes(&answers).filter(is_wanted);
+    let decisions: Vec<_> = found.filter_map(|it| decision(it, verb).ok()).collect();
     ensure!(
         !decisions.is_empty(),
         UsageError(format!(
             "no volume of class {class} waits for a decision and has a mark of cluster {former}; see list"
         ))
     );
-    for decision in &decisions {
-        writeln!(out, "{}", printable(&decision.name))?;
+    for (volume, _) in &decisions {
+        writeln!(out, "{}", printable(&volume.name()))?;
     }
     Ok((decisions, verb))
 }
@@ -190,30 +152,25 @@ fn question(decisions: &[Decision], verb: Verb) -> (String, String) {
         Verb::Forget => "Its PV will be deleted.",
     };
     match decisions {
-        [one] => (
-            format!("{what} To go on, type {}: ", one.name),
-            one.name.clone(),
-        ),
+        [(one, _)] => {
+            let name = one.name();
+            (format!("{what} To go on, type {name}: "), name)
+        }
         all => {
             let count = all.len().to_string();
-            (
-                format!("{count} volumes. {what} To go on, type their number: "),
-                count,
-            )
+            let question = format!("{count} volumes. {what} To go on, type their number: ");
+            (question, count)
         }
     }
 }
 
 /// Sets the annotation of the PV, or of the Node under a key of the disk.
-async fn give(cluster: &Cluster, decision: &Decision) -> Result<()> {
-    let consent = &decision.consent;
-    if let Some(pv) = &decision.pv {
+async fn give(cluster: &Cluster, volume: &Volume, consent: &str) -> Result<(), ApiError> {
+    if let Some(pv) = &volume.pv {
         let metadata = json!({ "annotations": { ANNOTATION_CONSENT: consent } });
-        cluster.patch_pv(pv, metadata).await?;
-    } else {
-        let disk = consent.split(':').nth(2).unwrap_or_default();
-        let annotations = json!({ format!("{CONSENT_PREFIX}{disk}"): consent });
-        cluster.annotate_node(&decision.node, &annotations).await?;
+        return cluster.patch_pv(&pv.reference(), metadata).await.map(drop);
     }
-    Ok(())
+    let disk = consent.split(':').nth(2).unwrap_or_default();
+    let annotations = json!({ format!("{CONSENT_PREFIX}{disk}"): consent });
+    cluster.annotate_node(&volume.node, &annotations).await
 }

@@ -14,7 +14,6 @@ use super::status::show::{self, Severity, text};
 use super::table::structured;
 use super::volume::Volume;
 use crate::args::{Explain, OutputFormat, Verb};
-use crate::log::printable;
 use crate::plan::TO_DECIDE;
 use checks::{Check, checks, next};
 
@@ -67,12 +66,8 @@ fn explained(volume: &Volume) -> String {
         lines.push(format!("{sign} {name:<width$} {why}").trim_end().to_owned());
     }
     lines.extend([String::new(), format!("next: {}", next(report))]);
-    lines.extend(
-        commands(volume)
-            .into_iter()
-            .map(|command| format!("  $ {command}")),
-    );
-    lines.iter().map(|line| printable(line) + "\n").collect()
+    lines.extend(commands(volume).iter().map(|it| format!("  $ {it}")));
+    show::printed(&lines)
 }
 
 /// The lines with its names, its state, and what is recorded, marked and there.
@@ -115,16 +110,10 @@ pub(super) fn cause(report: &Value) -> String {
 /// The commands that change the state, the safe ones first.
 fn commands(volume: &Volume) -> Vec<String> {
     let name = volume.name();
-    let consents = volume.consents();
-    let mut commands = Vec::new();
-    for verb in [Verb::Accept, Verb::Forget, Verb::Wipe] {
-        if consents.iter().any(|it| it.0 == verb) {
-            commands.push(format!(
-                "kubectl local-volume consent {name} --{}",
-                verb.as_str()
-            ));
-        }
-    }
+    let consents = volume.consents().into_keys();
+    let consents = consents.map(Verb::as_str);
+    let consents = consents.map(|verb| format!("kubectl local-volume consent {name} --{verb}"));
+    let mut commands: Vec<_> = consents.collect();
     let job = volume.report["cleanup"]["job"].as_str();
     let job = job.and_then(|job| job.split_once('/'));
     if let (Some((namespace, job)), "CleaningFailed" | "Waiting") =

@@ -15,7 +15,7 @@ use super::api_server::cluster;
 use super::fleet::{self, Answer};
 use super::status::show::{self, Severity, text};
 use super::table::{or_dash, structured, table};
-use super::volume::{place, volumes};
+use super::volume::{Volume, volumes};
 use crate::args::{List, ListFormat, OutputFormat};
 use crate::cluster::Cluster;
 use crate::log::printable;
@@ -31,9 +31,6 @@ const WIDE: [&str; 3] = ["CLAIM", "POLICY", "AGE"];
 /// The columns that change without an event.
 const TIMES: [&str; 2] = ["SINCE", "AGE"];
 
-/// A volume with its node and its class.
-type Row<'a> = (&'a Answer, &'a Value, &'a Value);
-
 /// Lists the volumes, and with `--watch` those that change, until it is interrupted. The exit code is 1 if a provisioner
 /// did not answer.
 ///
@@ -41,20 +38,16 @@ type Row<'a> = (&'a Answer, &'a Value, &'a Value);
 /// When no provisioner was found, or a request failed.
 pub async fn command(request: &List, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let cluster = cluster(&request.provisioners.api_server).await?;
-    let (node, namespace) = (
-        request.node.as_deref(),
-        request.provisioners.namespace.as_deref(),
-    );
+    let namespace = request.provisioners.namespace.as_deref();
     // What was shown of each volume last.
     let mut shown = BTreeMap::new();
     loop {
-        let answers = fleet::ask_all(&cluster, namespace, node).await?;
-        let pvs = match request.output {
-            ListFormat::Wide => pvs(&cluster).await?,
-            _ => BTreeMap::new(),
-        };
-        let rows = sorted(&answers, request.class.as_deref());
-        for (key, state, line) in lines(request.output, &rows, &pvs, cluster.now())? {
+        let answers = fleet::ask_all(&cluster, namespace, request.node.as_deref()).await?;
+        let mut volumes = sorted(&answers, request.class.as_deref());
+        if request.output == ListFormat::Wide {
+            add_pvs(&cluster, &mut volumes).await?;
+        }
+        for (key, state, line) in lines(request.output, &volumes, cluster.now())? {
             if shown.insert(key, state.clone()) != Some(state) {
                 out.write_all(line.as_bytes()).context("writing the list")?;
             }
@@ -71,23 +64,26 @@ pub async fn command(request: &List, out: &mut (dyn Write + Send)) -> Result<Exi
     }
 }
 
-/// All PVs of provisioners, by name.
-async fn pvs(cluster: &Cluster) -> Result<BTreeMap<String, PvView>> {
+async fn add_pvs(cluster: &Cluster, volumes: &mut [Volume]) -> Result<()> {
     let is_local = |pv: &PvView| pv.path().is_some();
     let pvs = cluster.pvs_in_pages(ListParams::default(), is_local);
     let pvs = pvs.await.context("listing the PersistentVolumes")?;
-    Ok(pvs.into_iter().map(|pv| (pv.name.clone(), pv)).collect())
+    let mut pvs: BTreeMap<_, _> = pvs.into_iter().map(|pv| (pv.name.clone(), pv)).collect();
+    for volume in volumes {
+        volume.pv = pvs.remove(text(&volume.report, "pv"));
+    }
+    Ok(())
 }
 
 /// The volumes of a class, or all, in the order of what they require of an operator.
-fn sorted<'a>(answers: &'a [Answer], class: Option<&str>) -> Vec<Row<'a>> {
-    let is_wanted = |row: &Row<'_>| class.is_none_or(|class| text(row.1, "name") == class);
-    let mut rows: Vec<_> = volumes(answers).filter(is_wanted).collect();
-    rows.sort_by_key(|(answer, class, volume)| {
-        let names = (text(class, "name"), text(volume, "entry"));
-        (rank(volume), &answer.node, names)
+fn sorted(answers: &[Answer], class: Option<&str>) -> Vec<Volume> {
+    let is_wanted = |volume: &Volume| class.is_none_or(|class| volume.class == class);
+    let mut volumes: Vec<_> = volumes(answers).filter(is_wanted).collect();
+    volumes.sort_by_cached_key(|it| {
+        let entry = text(&it.report, "entry").to_owned();
+        (rank(&it.report), it.node.clone(), it.class.clone(), entry)
     });
-    rows
+    volumes
 }
 
 /// The place of a volume in the list: wrong disk, unverified, dirty, failed, waiting, the rest.
@@ -106,25 +102,19 @@ fn rank(volume: &Value) -> u8 {
 /// The lines to write, each with the volume that it is of, and its text without what changes by time.
 fn lines(
     format: ListFormat,
-    rows: &[Row<'_>],
-    pvs: &BTreeMap<String, PvView>,
+    volumes: &[Volume],
     now: Timestamp,
 ) -> Result<Vec<(String, String, String)>> {
     let format = match format {
         ListFormat::Name => {
-            let lines = rows.iter().map(|row| {
-                let name = name(row);
-                (row_place(row), name.clone(), name + "\n")
-            });
-            return Ok(lines.collect());
+            let line = |it: &Volume| (it.place(), name(it), name(it) + "\n");
+            return Ok(volumes.iter().map(line).collect());
         }
         ListFormat::Table | ListFormat::Wide => {
             let is_shown = |name: &str| format == ListFormat::Wide || !WIDE.contains(&name);
             let is_event = |name: &str| !TIMES.contains(&name);
-            let rows = rows
-                .iter()
-                .map(|row| (row_place(row), cells(row, pvs, now)));
             let heading = (String::new(), HEADING.map(String::from));
+            let rows = volumes.iter().map(|it| (it.place(), cells(it, now)));
             let rows: Vec<_> = std::iter::once(heading).chain(rows).collect();
             let mut shown = rows.iter().map(|(_, cells)| select(cells, is_shown));
             let text = table(shown.next().unwrap_or_default(), shown);
@@ -138,9 +128,9 @@ fn lines(
         ListFormat::Json => OutputFormat::Json,
         ListFormat::Yaml => OutputFormat::Yaml,
     };
-    let items = rows.iter().map(|(answer, class, volume)| {
-        let mut item = json!({ "node": answer.node, "class": class["name"] });
-        let fields = item.as_object_mut().zip(volume.as_object());
+    let items = volumes.iter().map(|it| {
+        let mut item = json!({ "node": it.node, "class": it.class });
+        let fields = item.as_object_mut().zip(it.report.as_object());
         if let Some((item, volume)) = fields {
             item.extend(volume.clone());
         }
@@ -157,31 +147,21 @@ fn select(cells: &[String; 11], is_wanted: impl Fn(&str) -> bool) -> Vec<String>
     wanted.map(|(_, cell)| cell.clone()).collect()
 }
 
-fn row_place((answer, _, volume): &Row<'_>) -> String {
-    place(&answer.node, volume)
-}
-
 /// The name of the PV as `kubectl` writes it, or the place of a volume without one.
-fn name(row: &Row<'_>) -> String {
-    let pv = row.2["pv"].as_str();
-    pv.map_or_else(|| row_place(row), |pv| format!("persistentvolume/{pv}"))
+fn name(volume: &Volume) -> String {
+    let prefix = volume.report["pv"].as_str().map(|_| "persistentvolume/");
+    prefix.unwrap_or_default().to_owned() + &volume.name()
 }
 
-fn cells(
-    (answer, class, volume): &Row<'_>,
-    pvs: &BTreeMap<String, PvView>,
-    now: Timestamp,
-) -> [String; 11] {
-    let [entry, pv, state, capacity, since, what] = show::row(volume);
-    let of_pv = pvs.get(&pv);
-    let claim = of_pv.and_then(|pv| pv.claim.as_ref());
+fn cells(volume: &Volume, now: Timestamp) -> [String; 11] {
+    let [entry, pv, state, capacity, since, what] = show::row(&volume.report);
+    let of_pv = volume.pv.as_ref();
+    let claim = or_dash(of_pv.and_then(|pv| pv.claim.as_ref()));
     let policy = of_pv.map(|pv| json!(pv.policy));
-    let policy = policy.as_ref().and_then(Value::as_str);
+    let policy = or_dash(policy.as_ref().and_then(Value::as_str));
     let created = of_pv.and_then(|pv| pv.created);
-    let age = created.map(|created| age(now, created));
-    let class = text(class, "name").to_owned();
-    let (claim, policy, age) = (or_dash(claim), or_dash(policy), or_dash(age));
-    let node = answer.node.clone();
+    let age = or_dash(created.map(|created| age(now, created)));
+    let (node, class) = (volume.node.clone(), volume.class.clone());
     [
         node, class, entry, pv, state, capacity, since, claim, policy, age, what,
     ]

@@ -19,6 +19,7 @@ mod manifests;
 pub mod move_pv;
 pub mod node_cleanup;
 pub mod pause;
+mod progress;
 pub mod rebind;
 pub mod release;
 pub mod retire;

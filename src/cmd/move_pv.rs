@@ -7,19 +7,17 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::api_server::cluster;
-use super::ask::{confirm, ensure_terminal};
+use super::ask::{OTHER_ANSWER, confirm};
 use super::explain::cause;
 use super::fleet::{self, Answer};
-use super::run::UsageError;
+use super::progress::Progress;
 use super::status::show::text;
-use super::volume::{self, place, volumes};
+use super::volume::{Volume, existing_pv, volumes};
 use crate::args::Move;
-use crate::cluster::Cluster;
 use crate::log::printable;
 use crate::names::ANNOTATION_CONSENT;
 use crate::plan::consents_in;
@@ -27,17 +25,15 @@ use crate::view::PvView;
 
 /// A provisioner takes a PV over in its next pass.
 const TIMEOUT: Duration = Duration::from_secs(30);
-const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// Shows both nodes, asks, and sets the consent.
 ///
 /// # Errors
-/// [`UsageError`] if the operator answers no; another error if the other node does not wait for this, or a request failed.
+/// A usage error if the operator answers no; another error if the other node does not wait for this, or a request failed.
 pub async fn command(request: &Move, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let cluster = cluster(&request.provisioners.api_server).await?;
     let namespace = request.provisioners.namespace.as_deref();
-    let pv = volume::pv(&cluster, &request.pv).await?;
-    let pv = pv.ok_or_else(|| anyhow!("there is no PersistentVolume {}", request.pv))?;
+    let pv = existing_pv(&cluster, &request.pv).await?;
     let (name, to) = (&pv.name, &request.to);
     ensure!(
         pv.link.is_some(),
@@ -55,30 +51,36 @@ pub async fn command(request: &Move, out: &mut (dyn Write + Send)) -> Result<Exi
         return Ok(ExitCode::SUCCESS);
     }
     if !request.yes {
-        out.flush()?;
-        ensure_terminal().map_err(|error| UsageError(error.to_string()))?;
         let question = format!(
             "If the former node still uses the disk, its data is destroyed. If the disk is detached from it, type {to}: "
         );
-        confirm(question, to.as_bytes(), "that is another answer")
-            .await
-            .map_err(|error| UsageError(format!("{error}; nothing was changed")))?;
+        confirm(out, question, to, OTHER_ANSWER).await?;
     }
     let metadata = json!({ "annotations": { ANNOTATION_CONSENT: consent } });
     let given = cluster.patch_pv(&pv.reference(), metadata).await;
     given.with_context(|| format!("annotating PV {name}"))?;
-    let place = until_taken_over(&cluster, request, &pv).await?;
-    writeln!(out, "{}", printable(&format!("PV {name} is on {place}")))?;
-    Ok(ExitCode::SUCCESS)
+    let mut progress = Progress::new(out, TIMEOUT);
+    let late = format!(
+        "the consent is given, but node {to} has not taken PV {name} over yet; see list --node {to}"
+    );
+    loop {
+        let answers = fleet::ask_all(&cluster, namespace, Some(to)).await?;
+        if let Some(place) = taken_over(&answers, &pv, to) {
+            progress.line(&format!("PV {name} is on {place}"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        progress.wait(&late).await?;
+    }
 }
 
 /// What each node reports about the PV.
 fn show(pv: &PvView, answers: &[Answer], out: &mut dyn Write) -> Result<()> {
     let claim = pv.claim.as_ref().map(ToString::to_string);
     let mut lines = vec![format!("{}: claim {}", pv.name, claim.unwrap_or_default())];
-    for (answer, _, report) in volumes(answers) {
+    for volume in volumes(answers) {
+        let report = &volume.report;
         if text(report, "pv") == pv.name || concerns(report, pv) {
-            let (place, state) = (place(&answer.node, report), text(report, "state"));
+            let (place, state) = (volume.place(), text(report, "state"));
             lines.push(format!("  {place}: {state} {}", cause(report)));
         }
     }
@@ -99,17 +101,15 @@ fn concerns(report: &Value, pv: &PvView) -> bool {
 /// NODE:PATH of the PV on this node, if its provisioner manages it.
 fn taken_over(answers: &[Answer], pv: &PvView, node: &str) -> Option<String> {
     let of_node = answers.iter().filter(|answer| answer.node == node);
-    let mut found = volumes(of_node).filter(|(_, _, report)| text(report, "pv") == pv.name);
-    found
-        .next()
-        .map(|(answer, _, report)| place(&answer.node, report))
+    let found = volumes(of_node).find(|it| text(&it.report, "pv") == pv.name);
+    found.map(|it| it.place())
 }
 
 /// The consent for which the provisioner of a node waits.
 fn consent(answers: &[Answer], pv: &PvView, node: &str) -> Result<String> {
     let of_node = answers.iter().filter(|answer| answer.node == node);
-    let found = volumes(of_node).find(|(_, _, report)| concerns(report, pv));
-    let Some((_, _, report)) = found else {
+    let found = volumes(of_node).find(|it| concerns(&it.report, pv));
+    let Some(Volume { report, .. }) = &found else {
         bail!(
             "node {node} reports no volume with the disk of PV {}: mount it in the directory of class {}, and see list --node {node}",
             pv.name,
@@ -124,21 +124,4 @@ fn consent(answers: &[Answer], pv: &PvView, node: &str) -> Result<String> {
         cause(report)
     );
     Ok(consents.join(","))
-}
-
-async fn until_taken_over(cluster: &Cluster, request: &Move, pv: &PvView) -> Result<String> {
-    let (node, namespace) = (&*request.to, request.provisioners.namespace.as_deref());
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        let answers = fleet::ask_all(cluster, namespace, Some(node)).await?;
-        if let Some(place) = taken_over(&answers, pv, node) {
-            return Ok(place);
-        }
-        ensure!(
-            Instant::now() < deadline,
-            "the consent is given, but node {node} has not taken PV {} over yet; see list --node {node}",
-            pv.name
-        );
-        sleep(POLL_PERIOD).await;
-    }
 }

@@ -5,19 +5,18 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::api_server::cluster;
-use super::{fleet, volume};
+use super::fleet;
+use super::progress::Progress;
+use super::volume::existing_pv;
 use crate::args::Pause;
-use crate::cluster::Cluster;
 use crate::names::ANNOTATION_PAUSED;
 
 /// How long provisioners may take to apply the pause of their nodes.
 const TIMEOUT: Duration = Duration::from_secs(30);
-const POLL_PERIOD: Duration = Duration::from_millis(300);
 
 /// Pauses (or resumes) a volume, a node, or all nodes that have a provisioner.
 ///
@@ -38,9 +37,7 @@ pub async fn command(
         (false, true) => "would be resumed",
     };
     if let Some(name) = &request.pv {
-        let pv = volume::pv(&cluster, name).await?;
-        let pv =
-            pv.ok_or_else(|| anyhow!("there is no PersistentVolume {name}; list shows all"))?;
+        let pv = existing_pv(&cluster, name).await?;
         let name = &pv.name;
         if !request.dry_run {
             let metadata = json!({ "annotations": annotations });
@@ -50,10 +47,8 @@ pub async fn command(
         writeln!(out, "PV {name}: {done}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (node, namespace) = (
-        request.node.as_deref(),
-        request.provisioners.namespace.as_deref(),
-    );
+    let node = request.node.as_deref();
+    let namespace = request.provisioners.namespace.as_deref();
     let pods = fleet::provisioners(&cluster, namespace, node).await?;
     let nodes: BTreeSet<_> = pods.into_iter().map(|pod| pod.node).collect();
     for node in nodes.iter().filter(|node| !node.is_empty()) {
@@ -64,34 +59,22 @@ pub async fn command(
         writeln!(out, "node {node}: {done}")?;
     }
     out.flush()?;
-    if pauses && !request.dry_run {
-        until_paused(&cluster, namespace, node).await?;
+    if !pauses || request.dry_run {
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Waits until the provisioners have applied the pause of their nodes.
-async fn until_paused(
-    cluster: &Cluster,
-    namespace: Option<&str>,
-    node: Option<&str>,
-) -> Result<()> {
-    let deadline = Instant::now() + TIMEOUT;
+    let progress = Progress::new(out, TIMEOUT);
     loop {
-        let answers = fleet::ask_all(cluster, namespace, node).await?;
+        let answers = fleet::ask_all(&cluster, namespace, node).await?;
         let mut waiting = answers.iter().filter(|it| it.document["paused"] != true);
         let Some(first) = waiting.next() else {
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         };
-        let cause = first
-            .error()
-            .unwrap_or("it has not read the annotation yet");
-        ensure!(
-            Instant::now() < deadline,
-            "the annotation is set, but node {} and {} others have not applied it: {cause}",
-            first.node,
-            waiting.count()
+        let cause = first.error();
+        let cause = cause.unwrap_or("it has not read the annotation yet");
+        let (node, others) = (&first.node, waiting.count());
+        let late = format!(
+            "the annotation is set, but node {node} and {others} others have not applied it: {cause}"
         );
-        sleep(POLL_PERIOD).await;
+        progress.wait(&late).await?;
     }
 }

@@ -5,22 +5,18 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail};
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::api_server::cluster;
-use super::volume;
+use super::progress::{NOT_FINISHED, Progress, taken};
+use super::volume::{existing_pv, policy_patch};
 use crate::args::Rebind;
 use crate::cluster::{ApiError, ClaimView, Cluster};
-use crate::log::printable;
-use crate::names::{ANNOTATION_PAUSED, ANNOTATION_RETIRED};
+use crate::names::ANNOTATION_PAUSED;
 use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
-
-const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// Binds the PV again.
 ///
@@ -28,37 +24,22 @@ const POLL_PERIOD: Duration = Duration::from_secs(1);
 /// When the data cannot be saved this way, a request failed, or after the timeout.
 pub async fn command(request: &Rebind, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let cluster = cluster(&request.api_server).await?;
-    let deadline = Instant::now() + request.timeout;
-    let mut shown = String::new();
+    let mut progress = Progress::new(out, request.timeout);
     loop {
-        let found = volume::pv(&cluster, &request.pv).await?;
-        let pv = found.ok_or_else(|| anyhow!("there is no PersistentVolume {}", request.pv))?;
+        let pv = existing_pv(&cluster, &request.pv).await?;
         let step = step(&cluster, &pv).await?;
-        let said = step.said(&pv);
-        if said != shown {
-            writeln!(out, "{}", printable(&format!("{}: {said}", pv.name)))?;
-            out.flush()?;
-            shown = said;
-        }
+        progress.show(&pv.name, &step.said(&pv))?;
         if request.dry_run || matches!(step, Step::Done) {
             return Ok(ExitCode::SUCCESS);
         }
-        match (take(&cluster, &pv, &step).await, step) {
-            // The next pass decides by the new version.
-            (Err(error), _) if error.is_change() => {}
-            (Err(error), _) => {
-                let failed = "the step failed; run the command again to continue";
-                return Err(error).with_context(|| format!("{}: {failed}", pv.name));
+        if taken(&pv.name, take(&cluster, &pv, &step).await)? {
+            match step {
+                Step::Pause => return Ok(ExitCode::FAILURE),
+                Step::RestorePolicy(_) => return Ok(ExitCode::SUCCESS),
+                _ => {}
             }
-            (Ok(()), Step::Pause) => return Ok(ExitCode::FAILURE),
-            (Ok(()), Step::RestorePolicy(_)) => return Ok(ExitCode::SUCCESS),
-            (Ok(()), _) => {}
         }
-        ensure!(
-            Instant::now() < deadline,
-            "not finished in time; run the command again to continue"
-        );
-        sleep(POLL_PERIOD).await;
+        progress.wait(NOT_FINISHED).await?;
     }
 }
 
@@ -141,20 +122,14 @@ impl Step {
 }
 
 async fn take(cluster: &Cluster, pv: &PvView, step: &Step) -> Result<(), ApiError> {
-    let policy = |policy: &str, former: Value| {
-        json!({
-            "metadata": { "annotations": { ANNOTATION_RETIRED: former } },
-            "spec": { "persistentVolumeReclaimPolicy": policy },
-        })
-    };
     let body = match step {
         Step::Pause => json!({ "metadata": { "annotations": { ANNOTATION_PAUSED: "true" } } }),
-        Step::Keep => policy("Retain", json!(pv.policy)),
+        Step::Keep => policy_patch("Retain", &json!(pv.policy)),
         // The volume controller binds it only to a claim of this name.
         Step::Reserve => {
             json!({ "spec": { "claimRef": { "uid": null, "resourceVersion": null } } })
         }
-        Step::RestorePolicy(former) => policy(former, Value::Null),
+        Step::RestorePolicy(former) => policy_patch(former, &Value::Null),
         Step::CreateClaim(claim) => return cluster.create_claim(&claim_for(pv, claim)).await,
         Step::AwaitPods(_) | Step::AwaitBinding | Step::Done => return Ok(()),
     };

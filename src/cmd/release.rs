@@ -13,15 +13,15 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Error, Result, bail, ensure};
 use futures::{StreamExt, stream};
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::api_server::cluster;
+use super::progress::Progress;
 use super::run::UsageError;
 use super::table::or_dash;
 use crate::args::Release;
@@ -31,8 +31,6 @@ use crate::names::{ANNOTATION_INSTALLATION, FINALIZER, LABEL_HOSTNAME, LABEL_JOB
 use crate::plan::verdict::{Due, due, may_be_wiped, without_ours};
 use crate::view::{Phase, PvView};
 
-/// The pause between two passes.
-const PASS_PAUSE: Duration = Duration::from_secs(1);
 /// The end of the line about an uncleaned volume.
 const HOW_TO_PROCEED: &str = "it keeps the finalizer: run the provisioner until it is clean, or abandon the data with --abandon-unmarked (in the chart: uninstall.abandonUnmarked=true)";
 /// The number of concurrent writes to the API server.
@@ -56,23 +54,18 @@ pub async fn command(args: Release, out: &mut (dyn Write + Send)) -> Result<Exit
         has_found: Cell::default(),
     };
     let limit = releaser.args.timeout + releaser.args.absent_for;
-    let deadline = Instant::now() + limit;
-    let mut reported = String::new();
+    let mut progress = Progress::new(out, limit);
     loop {
-        let why = match releaser.pass(out).await {
-            Err(error) if error.is::<Left>() => format!("waiting: {error}"),
+        let why = match releaser.pass(progress.out).await {
+            Err(error) if error.is::<Left>() => error.to_string(),
             Err(error) if is_passing(&error) => format!("{}; trying again", chain(error.as_ref())),
             ended => return ended,
         };
-        ensure!(
-            Instant::now() < deadline,
+        progress.show("waiting", &why)?;
+        let late = format!(
             "not done within {limit:?}: {why}; if a Pod's node is gone, delete the Pod with --force; then run this again"
         );
-        if reported != why {
-            writeln!(out, "{why}.")?;
-            reported = why;
-        }
-        sleep(PASS_PAUSE).await;
+        progress.wait(&late).await?;
     }
 }
 

@@ -5,55 +5,55 @@
 
 mod step;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::api_server::cluster;
-use super::ask::{confirm, ensure_terminal};
+use super::ask::confirm;
+use super::explain::cause;
 use super::fleet::{self, Answer};
+use super::progress::{NOT_FINISHED, Progress, taken};
 use super::run::UsageError;
 use super::status::show::text;
-use super::volume::{Volume, pv, volumes};
+use super::volume::{Volume, policy_patch, pv, volumes};
 use crate::args::{Replace, Retire, Steps};
 use crate::cluster::{ApiError, Cluster, PodView};
-use crate::log::printable;
-use crate::names::ANNOTATION_RETIRED;
 use crate::types::VolumeMode;
 use crate::view::PvView;
 use step::{Data, RESERVED_FOR, Step, Target, is_reserved};
-
-const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// Takes the disk of a PV, or all disks of a node, out of service, or offers them again.
 ///
 /// # Errors
 /// [`UsageError`] if the operator answers no; another error if a request failed, or after the timeout.
 pub async fn retire(request: &Retire, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let mut retirement = match (&request.pv, &request.node) {
-        (Some(name), _) => Retirement::of_pv(&request.steps, name, out).await?,
-        (None, node) => {
-            let node = node.clone().unwrap_or_default();
-            Retirement::of_node(&request.steps, node, out).await?
-        }
+    let Retire {
+        pv, node, steps, ..
+    } = request;
+    let mut retirement = match pv {
+        Some(pv) => Retirement::of_pv(steps, pv, out).await?,
+        None => Retirement::of_node(steps, node.as_deref().unwrap_or_default(), out).await?,
     };
     if request.abort {
         retirement.abort().await?;
         return Ok(ExitCode::SUCCESS);
     }
-    if request.node.is_some() && !request.steps.dry_run {
-        retirement.cordon().await?;
+    let node = node.as_ref().filter(|_| !steps.dry_run);
+    if let Some(node) = node {
+        let cordoned = retirement.cluster.cordon(node).await;
+        cordoned.with_context(|| format!("cordoning node {node}"))?;
+        let undo = format!("cordoned; kubectl uncordon {node} undoes this");
+        retirement.progress.show(&format!("node {node}"), &undo)?;
     }
     retirement.run().await?;
-    if let (Some(node), false) = (&request.node, request.steps.dry_run) {
+    if let Some(node) = node {
         writeln!(
-            out,
+            retirement.progress.out,
             "No volume of node {node} has a PV any more. To delete the node:\n  \
             $ kubectl drain {node} --ignore-daemonsets --delete-emptydir-data --force --timeout=5m\n  \
             $ kubectl delete node {node}"
@@ -68,11 +68,9 @@ pub async fn retire(request: &Retire, out: &mut (dyn Write + Send)) -> Result<Ex
 /// As [`retire`].
 pub async fn replace(request: &Replace, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let mut retirement = Retirement::of_pv(&request.steps, &request.pv, out).await?;
-    let pv = retirement.pvs().await?.pop();
     retirement.run().await?;
     if !request.steps.dry_run {
-        let mode = pv.map(|pv| pv.mode).unwrap_or_default();
-        retirement.await_new_disk(mode).await?;
+        retirement.await_new_disk().await?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -82,17 +80,14 @@ struct Retirement<'a> {
     cluster: Cluster,
     request: &'a Steps,
     node: String,
-    /// The path and the UID of the one PV, unless all volumes of the node are meant. A new PV of the path is not meant.
-    only: Option<(String, String)>,
+    /// The path and the PV of the one volume, unless all of the node are meant. A new PV of the path is not meant.
+    only: Option<(String, PvView)>,
     data: Data,
-    deadline: Instant,
     /// The UIDs of the claims whose deletion was confirmed.
     confirmed: BTreeSet<String>,
     /// The UIDs of the pods that were deleted.
     deleted: BTreeSet<String>,
-    /// The last line of each PV.
-    shown: BTreeMap<String, String>,
-    out: &'a mut (dyn Write + Send),
+    progress: Progress<'a>,
 }
 
 impl<'a> Retirement<'a> {
@@ -101,50 +96,35 @@ impl<'a> Retirement<'a> {
         name: &str,
         out: &'a mut (dyn Write + Send),
     ) -> Result<Self> {
-        let cluster = cluster(&request.provisioners.api_server).await?;
+        let mut this = Self::of_node(request, "", out).await?;
         let namespace = request.provisioners.namespace.as_deref();
-        let volume = Volume::find(&cluster, namespace, name).await?;
-        writeln!(out, "{}", printable(&volume.heading()))?;
-        let pv = volume.pv.with_context(|| format!("{name} has no PV"))?;
+        let volume = Volume::find(&this.cluster, namespace, name).await?;
+        this.progress.line(&volume.heading())?;
         let path = text(&volume.report, "path").to_owned();
-        let this = Self::new(cluster, request, volume.node, out);
+        let pv = volume.pv.with_context(|| format!("{name} has no PV"))?;
         Ok(Self {
-            only: Some((path, pv.uid)),
+            node: volume.node,
+            only: Some((path, pv)),
+            data: Data::Kept,
             ..this
         })
     }
 
     async fn of_node(
         request: &'a Steps,
-        node: String,
+        node: &str,
         out: &'a mut (dyn Write + Send),
     ) -> Result<Self> {
-        let cluster = cluster(&request.provisioners.api_server).await?;
-        let this = Self::new(cluster, request, node, out);
         Ok(Self {
-            data: Data::Cleaned,
-            ..this
-        })
-    }
-
-    fn new(
-        cluster: Cluster,
-        request: &'a Steps,
-        node: String,
-        out: &'a mut (dyn Write + Send),
-    ) -> Self {
-        Self {
-            cluster,
+            cluster: cluster(&request.provisioners.api_server).await?,
             request,
-            node,
+            node: node.to_owned(),
             only: None,
-            data: Data::Kept,
-            deadline: Instant::now() + request.timeout,
+            data: Data::Cleaned,
             confirmed: BTreeSet::new(),
             deleted: BTreeSet::new(),
-            shown: BTreeMap::new(),
-            out,
-        }
+            progress: Progress::new(out, request.timeout),
+        })
     }
 
     /// Repeats passes until no volume has a PV.
@@ -153,17 +133,16 @@ impl<'a> Retirement<'a> {
             let targets = self.targets().await?;
             self.ask(&targets).await?;
             for target in &targets {
-                let step = target.step(self.data);
-                let said = target.said(step, &self.node);
-                self.show(&target.pv.name, &said)?;
+                let (name, step) = (&target.pv.name, target.step(self.data));
+                self.progress.show(name, &target.said(step, &self.node))?;
                 if !self.request.dry_run {
-                    self.take(step, target).await?;
+                    taken(name, self.take(step, target).await)?;
                 }
             }
             if targets.is_empty() || self.request.dry_run {
                 return Ok(());
             }
-            self.pause().await?;
+            self.progress.wait(NOT_FINISHED).await?;
         }
     }
 
@@ -174,15 +153,12 @@ impl<'a> Retirement<'a> {
             let Some(name) = report["pv"].as_str() else {
                 continue;
             };
+            let pv = pv(&self.cluster, name).await?;
+            let is_meant = |pv: &PvView| self.only.as_ref().is_none_or(|it| it.1.uid == pv.uid);
             // The report may be older than the deletion.
-            let Some(pv) = pv(&self.cluster, name).await? else {
-                continue;
-            };
-            let only = self.only.as_ref();
-            if only.is_some_and(|(_, uid)| *uid != pv.uid) {
-                continue;
+            if let Some(pv) = pv.filter(is_meant) {
+                targets.push(self.target(report, pv).await?);
             }
-            targets.push(self.target(report, pv).await?);
         }
         Ok(targets)
     }
@@ -208,110 +184,69 @@ impl<'a> Retirement<'a> {
 
     /// The reports of the volumes, as soon as the provisioner answers.
     async fn reports(&mut self) -> Result<Vec<Value>> {
-        let namespace = self.request.provisioners.namespace.clone();
+        let (namespace, node) = (&self.request.provisioners.namespace, &self.node);
         let answers = loop {
-            let node = Some(self.node.as_str());
-            let answers = fleet::ask_all(&self.cluster, namespace.as_deref(), node).await?;
+            let answers = fleet::ask_all(&self.cluster, namespace.as_deref(), Some(node)).await?;
             let Some(error) = answers.iter().find_map(Answer::error) else {
                 break answers;
             };
-            let node = format!("node {}", self.node);
-            self.show(&node, error)?;
-            self.pause().await?;
+            self.progress.show(&format!("node {node}"), error)?;
+            self.progress.wait(NOT_FINISHED).await?;
         };
-        let is_meant = |report: &&Value| {
+        let is_meant = |report: &Value| {
             let only = self.only.as_ref();
             only.is_none_or(|(path, _)| text(report, "path") == path)
                 && text(report, "state") != "Foreign"
         };
-        let reports = volumes(&answers).map(|(_, _, report)| report);
-        Ok(reports.filter(is_meant).cloned().collect())
-    }
-
-    async fn pvs(&mut self) -> Result<Vec<PvView>> {
-        Ok(self.targets().await?.into_iter().map(|it| it.pv).collect())
+        let reports = volumes(&answers).map(|it| it.report);
+        Ok(reports.filter(is_meant).collect())
     }
 
     /// Asks before claims are deleted, once for each.
     async fn ask(&mut self, targets: &[Target]) -> Result<()> {
-        let claims = targets.iter().filter_map(|it| it.to_release(self.data));
-        let claims: Vec<_> = claims
-            .filter(|it| !self.confirmed.contains(&it.0))
-            .collect();
-        if claims.is_empty() {
-            return Ok(());
-        }
+        let mut claims = Vec::new();
         for target in targets {
-            let Some((_, claim)) = target.to_release(self.data) else {
-                continue;
-            };
-            let pods: Vec<_> = target.pods.iter().map(|pod| pod.name.as_str()).collect();
-            let pods = if pods.is_empty() {
-                "none"
-            } else {
-                &pods.join(", ")
-            };
-            writeln!(
-                self.out,
-                "{}",
-                printable(&format!("{}: {claim}; pods: {pods}", target.pv.name))
-            )?;
+            let claim = target.to_release(self.data);
+            if let Some((uid, claim)) = claim.filter(|(uid, _)| !self.confirmed.contains(uid)) {
+                let (pv, pods) = (&target.pv.name, target.pod_names());
+                let pods = pods.unwrap_or_else(|| "none".into());
+                self.progress
+                    .line(&format!("{pv}: {claim}; pods: {pods}"))?;
+                claims.push(uid);
+            }
         }
-        if !self.request.yes && !self.request.dry_run {
-            self.out.flush()?;
-            ensure_terminal().map_err(|error| UsageError(error.to_string()))?;
-            let expected = claims.len().to_string();
+        if !claims.is_empty() && !self.request.yes && !self.request.dry_run {
+            let count = claims.len().to_string();
             let question = format!(
-                "The deletion of claims and pods cannot be undone. To go on, type the number of claims, {expected}: "
+                "The deletion of claims and pods cannot be undone. To go on, type the number of claims, {count}: "
             );
-            confirm(question, expected.as_bytes(), "that is another answer")
-                .await
-                .map_err(|error| UsageError(format!("{error}; nothing was deleted")))?;
+            let otherwise = "that is another answer; nothing was deleted";
+            confirm(self.progress.out, question, &count, otherwise).await?;
         }
-        self.confirmed.extend(claims.into_iter().map(|it| it.0));
+        self.confirmed.extend(claims);
         Ok(())
     }
 
-    /// Shows what a volume does or waits for, when it changes.
-    fn show(&mut self, name: &str, said: &str) -> Result<()> {
-        if self.shown.get(name).map(String::as_str) != Some(said) {
-            writeln!(self.out, "{}", printable(&format!("{name}: {said}")))?;
-            self.out.flush()?;
-            self.shown.insert(name.to_owned(), said.to_owned());
-        }
-        Ok(())
-    }
-
-    async fn take(&mut self, step: Step, target: &Target) -> Result<()> {
-        let pv = &target.pv;
-        let done = match step {
-            Step::Withhold => self.withhold(pv).await,
+    async fn take(&mut self, step: Step, target: &Target) -> Result<(), ApiError> {
+        match step {
+            Step::Withhold => self.withhold(&target.pv).await,
             Step::Release => self.release(target).await,
-            Step::Delete => self.cluster.delete_pv(&pv.reference()).await.map(drop),
-            Step::AwaitCleaning | Step::AwaitUnmount | Step::AwaitDeletion => return Ok(()),
-        };
-        match done {
-            // The next pass decides by the new version.
-            Err(error) if error.is_change() => Ok(()),
-            done => done.with_context(|| {
-                format!(
-                    "{}: the step failed; run the command again to continue",
-                    pv.name
-                )
-            }),
+            Step::Delete => self
+                .cluster
+                .delete_pv(&target.pv.reference())
+                .await
+                .map(drop),
+            Step::AwaitCleaning | Step::AwaitUnmount | Step::AwaitDeletion => Ok(()),
         }
     }
 
     /// Sets the policy Retain, and reserves a volume that no claim is bound to.
     async fn withhold(&self, pv: &PvView) -> Result<(), ApiError> {
-        let policy = match &pv.retired {
-            Some(policy) => json!(policy),
-            None => json!(pv.policy),
-        };
-        let mut body = json!({
-            "metadata": { "annotations": { ANNOTATION_RETIRED: policy } },
-            "spec": { "persistentVolumeReclaimPolicy": "Retain" },
-        });
+        let former = pv
+            .retired
+            .as_ref()
+            .map_or_else(|| json!(pv.policy), |it| json!(it));
+        let mut body = policy_patch("Retain", &former);
         if pv.claim.as_ref().is_none_or(|claim| claim.uid.is_none()) {
             let (namespace, name) = RESERVED_FOR;
             body["spec"]["claimRef"] = json!({ "namespace": namespace, "name": name });
@@ -319,18 +254,13 @@ impl<'a> Retirement<'a> {
         self.cluster.merge_pv(&pv.reference(), body).await.map(drop)
     }
 
-    /// Deletes the claim, and the pods that use it.
+    /// Deletes the claim, if that was confirmed, and the pods that use it.
     async fn release(&mut self, target: &Target) -> Result<(), ApiError> {
-        let Some(of) = &target.pv.claim else {
+        let is_confirmed = |uid: &String| self.confirmed.contains(uid);
+        let claim = target.pv.claim.as_ref();
+        let Some(of) = claim.filter(|it| it.uid.as_ref().is_some_and(is_confirmed)) else {
             return Ok(());
         };
-        if !of
-            .uid
-            .as_ref()
-            .is_some_and(|uid| self.confirmed.contains(uid))
-        {
-            return Ok(());
-        }
         if let Some(claim) = target.claim.as_ref().filter(|claim| !claim.deleting) {
             self.cluster.delete_claim(of, claim).await?;
         }
@@ -342,76 +272,59 @@ impl<'a> Retirement<'a> {
         Ok(())
     }
 
-    async fn cordon(&mut self) -> Result<()> {
-        let node = &self.node;
-        let cordoned = self.cluster.cordon(node).await;
-        cordoned.with_context(|| format!("cordoning node {node}"))?;
-        let line = format!("node {node}: cordoned; kubectl uncordon {node} undoes this");
-        Ok(writeln!(self.out, "{}", printable(&line))?)
-    }
-
     /// Restores the policies, and offers the volumes that were reserved.
     async fn abort(&mut self) -> Result<()> {
-        let mut pvs = self.pvs().await?;
-        pvs.retain(|pv| pv.retired.is_some() && !pv.deleting);
-        ensure!(
-            !pvs.is_empty(),
-            UsageError("no PV is withheld that still exists; nothing was changed".into())
-        );
-        for pv in pvs {
-            let mut body = json!({
-                "metadata": { "annotations": { ANNOTATION_RETIRED: null } },
-                "spec": { "persistentVolumeReclaimPolicy": pv.retired },
-            });
+        let mut has_any = false;
+        for Target { pv, .. } in self.targets().await? {
+            let Some(policy) = pv.retired.as_ref().filter(|_| !pv.deleting) else {
+                continue;
+            };
+            let mut body = policy_patch(policy, &Value::Null);
             if is_reserved(pv.claim.as_ref()) {
                 body["spec"]["claimRef"] = Value::Null;
             }
             let merged = self.cluster.merge_pv(&pv.reference(), body).await;
             merged.with_context(|| format!("changing PV {}", pv.name))?;
-            let policy = pv.retired.unwrap_or_default();
-            self.show(
-                &pv.name,
-                &format!("withheld no longer; its policy is {policy}"),
-            )?;
+            let what = format!("withheld no longer; its policy is {policy}");
+            self.progress.show(&pv.name, &what)?;
+            has_any = true;
         }
+        let text = "no PV is withheld that still exists; nothing was changed";
+        ensure!(has_any, UsageError(text.into()));
         Ok(())
     }
 
     /// Says what to do with the new disk, and waits until it is offered.
-    async fn await_new_disk(&mut self, mode: VolumeMode) -> Result<()> {
-        let (path, _) = self.only.clone().unwrap_or_default();
-        let node = self.node.clone();
-        let commands = match mode {
+    async fn await_new_disk(&mut self) -> Result<()> {
+        let Some((path, pv)) = self.only.clone() else {
+            return Ok(());
+        };
+        let node = &self.node;
+        let commands = match pv.mode {
             VolumeMode::Filesystem => {
                 format!("mkfs.ext4 DISK, mount DISK {path}, and a line in /etc/fstab with its UUID")
             }
             VolumeMode::Block => format!("ln -s DISK {path}"),
         };
-        let said =
-            format!("the old disk can be removed; put in the new one; on node {node}: {commands}");
         let place = format!("{node}:{path}");
-        self.show(&place, &said)?;
+        let mut what =
+            format!("the old disk can be removed; put in the new one; on node {node}: {commands}");
         loop {
+            self.progress.show(&place, &what)?;
             if let Some(report) = self.reports().await?.first() {
-                let (state, pv) = (text(report, "state"), text(report, "pv"));
-                if state == "Available" {
-                    return self.show(&place, &format!("PV {pv} is Available"));
-                }
-                if state == "Skipped" && text(report, "reason") != "NotMounted" {
-                    let why = super::explain::cause(report);
-                    self.show(&place, &format!("not offered yet: {why}"))?;
+                let reason = text(report, "reason");
+                match text(report, "state") {
+                    "Available" => {
+                        let pv = text(report, "pv");
+                        return self.progress.show(&place, &format!("PV {pv} is Available"));
+                    }
+                    "Skipped" if reason != "NotMounted" => {
+                        what = format!("not offered yet: {}", cause(report));
+                    }
+                    _ => {}
                 }
             }
-            self.pause().await?;
+            self.progress.wait(NOT_FINISHED).await?;
         }
-    }
-
-    async fn pause(&mut self) -> Result<()> {
-        ensure!(
-            Instant::now() < self.deadline,
-            "not finished in time; run the command again to continue"
-        );
-        sleep(POLL_PERIOD).await;
-        Ok(())
     }
 }

@@ -20,12 +20,8 @@ use crate::args::{OutputFormat, Status};
 pub async fn command(request: &Status, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let answers = if request.all || request.node.is_some() {
         let cluster = cluster(&request.api_server).await?;
-        fleet::ask_all(
-            &cluster,
-            request.namespace.as_deref(),
-            request.node.as_deref(),
-        )
-        .await?
+        let (namespace, node) = (request.namespace.as_deref(), request.node.as_deref());
+        fleet::ask_all(&cluster, namespace, node).await?
     } else {
         let address = &request.listen_address;
         let port = address.strip_prefix(':');

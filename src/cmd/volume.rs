@@ -1,18 +1,21 @@
 //! One volume of the cluster, as an operator names it: by its PV, or by its node and path.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, anyhow};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fleet::{self, Answer};
 use super::status::show::{list, text};
 use crate::args::Verb;
 use crate::cluster::Cluster;
-use crate::names::nodes_of_provisioner;
+use crate::names::{ANNOTATION_RETIRED, nodes_of_provisioner};
 use crate::plan::verdict::{Due, due};
 use crate::plan::{consents_in, forget};
 use crate::view::PvView;
 
-/// The state of one volume, as its provisioner reports it, and its PV.
+/// The state of one volume, as its provisioner reports it, and its PV if that was read.
+#[derive(Clone, Debug)]
 pub(super) struct Volume {
     pub node: String,
     pub class: String,
@@ -30,7 +33,7 @@ impl Volume {
         if let Some((node, path)) = name.split_once(":/") {
             let path = format!("/{path}");
             let answers = fleet::ask_all(cluster, namespace, Some(node)).await?;
-            let found = Self::of(&answers, |report| text(report, "path") == path);
+            let found = volumes(&answers).find(|it| text(&it.report, "path") == path);
             let mut found = found.ok_or_else(|| match silent(&answers) {
                 Some(error) => anyhow!("the provisioner of node {node} does not answer: {error}"),
                 None => anyhow!(
@@ -42,9 +45,7 @@ impl Volume {
             }
             return Ok(found);
         }
-        let pv = pv(cluster, name).await?.ok_or_else(|| {
-            anyhow!("there is no PersistentVolume {name}; list shows all volumes, and those without a PV are named NODE:PATH")
-        })?;
+        let pv = existing_pv(cluster, name).await?;
         let mut pods = fleet::provisioners(cluster, namespace, None).await?;
         let by = pv.provisioned_by.as_deref().map(nodes_of_provisioner);
         let by = by.unwrap_or_default();
@@ -54,7 +55,7 @@ impl Volume {
             pods.retain(|pod| is_named(&pod.node));
         }
         let answers = fleet::ask_pods(cluster, pods).await;
-        let found = Self::of(&answers, |report| text(report, "pv") == pv.name);
+        let found = volumes(&answers).find(|it| text(&it.report, "pv") == pv.name);
         let found = found.ok_or_else(|| {
             let nodes = pv.hostnames.join(", ");
             match silent(&answers) {
@@ -65,17 +66,6 @@ impl Volume {
         Ok(Self {
             pv: Some(pv),
             ..found
-        })
-    }
-
-    fn of(answers: &[Answer], is_wanted: impl Fn(&Value) -> bool) -> Option<Self> {
-        let mut volumes = volumes(answers);
-        let (answer, class, report) = volumes.find(|(_, _, report)| is_wanted(report))?;
-        Some(Self {
-            node: answer.node.clone(),
-            class: text(class, "name").to_owned(),
-            report: report.clone(),
-            pv: None,
         })
     }
 
@@ -90,23 +80,33 @@ impl Volume {
 
     /// NODE:PATH.
     pub fn place(&self) -> String {
-        place(&self.node, &self.report)
+        format!("{}:{}", self.node, text(&self.report, "path"))
     }
 
     /// How commands name it.
     pub fn name(&self) -> String {
-        self.pv
-            .as_ref()
-            .map_or_else(|| self.place(), |pv| pv.name.clone())
+        let pv = self.report["pv"].as_str();
+        pv.map_or_else(|| self.place(), str::to_owned)
     }
 
-    /// The consents for which its provisioner waits.
-    pub fn consents(&self) -> Vec<(Verb, String)> {
-        let mut consents = consents(&self.report);
-        let is_due = |pv: &&PvView| due(pv) != Due::No;
-        if consents.iter().all(|it| it.0 != Verb::Forget) {
-            let pv = self.pv.as_ref().filter(is_due);
-            consents.extend(pv.map(|pv| (Verb::Forget, forget(pv))));
+    /// The consents for which its provisioner waits, the safe ones first.
+    pub fn consents(&self) -> BTreeMap<Verb, String> {
+        let (report, cleanup) = (&self.report, &self.report["cleanup"]);
+        let texts = [
+            text(report, "detail"),
+            text(cleanup, "waitingFor"),
+            text(cleanup, "lastError"),
+        ];
+        let mut consents = BTreeMap::new();
+        for consent in texts.into_iter().flat_map(consents_in) {
+            let is_of = |verb: &Verb| consent.split(':').next() == Some(verb.as_str());
+            // Another command confirms a move.
+            if let Some(verb) = Verb::ALL.into_iter().find(is_of) {
+                consents.entry(verb).or_insert_with(|| consent.to_owned());
+            }
+        }
+        if let Some(pv) = self.pv.as_ref().filter(|pv| due(pv) != Due::No) {
+            consents.entry(Verb::Forget).or_insert_with(|| forget(pv));
         }
         consents
     }
@@ -119,9 +119,19 @@ pub(super) async fn pv(cluster: &Cluster, name: &str) -> Result<Option<PvView>> 
     pv.with_context(|| format!("reading PV {name}"))
 }
 
-/// NODE:PATH.
-pub(super) fn place(node: &str, report: &Value) -> String {
-    format!("{node}:{}", text(report, "path"))
+/// Reads a PV that must exist.
+pub(super) async fn existing_pv(cluster: &Cluster, name: &str) -> Result<PvView> {
+    pv(cluster, name).await?.with_context(|| {
+        format!("there is no PersistentVolume {name}; list shows all volumes, and those without a PV are named NODE:PATH")
+    })
+}
+
+/// Sets the reclaim policy of a PV, and records the former one, or removes the record.
+pub(super) fn policy_patch(policy: &str, former: &Value) -> Value {
+    json!({
+        "metadata": { "annotations": { ANNOTATION_RETIRED: former } },
+        "spec": { "persistentVolumeReclaimPolicy": policy },
+    })
 }
 
 /// The error of a provisioner that did not answer.
@@ -129,39 +139,19 @@ fn silent(answers: &[Answer]) -> Option<&str> {
     answers.iter().find_map(Answer::error)
 }
 
-/// The volumes of all answers, with their classes.
+/// The volumes of all answers, whose PVs are not read.
 pub(super) fn volumes<'a>(
     answers: impl IntoIterator<Item = &'a Answer>,
-) -> impl Iterator<Item = (&'a Answer, &'a Value, &'a Value)> {
+) -> impl Iterator<Item = Volume> {
     answers.into_iter().flat_map(|answer| {
         let classes = list(&answer.document, "classes");
         classes.flat_map(move |class| {
-            list(class, "volumes").map(move |volume| (answer, class, volume))
+            list(class, "volumes").map(move |report| Volume {
+                node: answer.node.clone(),
+                class: text(class, "name").to_owned(),
+                report: report.clone(),
+                pv: None,
+            })
         })
     })
-}
-
-/// The consents that the texts of a report name.
-pub(super) fn consents(report: &Value) -> Vec<(Verb, String)> {
-    let cleanup = &report["cleanup"];
-    let texts = [
-        text(report, "detail"),
-        text(cleanup, "waitingFor"),
-        text(cleanup, "lastError"),
-    ];
-    let named = texts.into_iter().flat_map(consents_in);
-    let mut found: Vec<(Verb, String)> = Vec::new();
-    for consent in named {
-        let verb = match consent.split_once(':').map(|it| it.0) {
-            Some("accept") => Verb::Accept,
-            Some("forget") => Verb::Forget,
-            Some("wipe") => Verb::Wipe,
-            // Another command confirms a move.
-            _ => continue,
-        };
-        if found.iter().all(|it| it.0 != verb) {
-            found.push((verb, consent.to_owned()));
-        }
-    }
-    found
 }

@@ -8,18 +8,15 @@ use serde_json::Value;
 use tar::{Builder, Header};
 
 use super::pseudonyms::Pseudonyms;
-use crate::cluster::ApiError;
-use crate::errors::chain;
-use crate::log::printable;
 
-/// An archive that is written, and what could not be read for it.
+/// An archive that is written.
 pub(super) struct Archive<'a> {
     tar: Builder<GzEncoder<&'a mut (dyn Write + Send)>>,
     dir: String,
+    /// When it was created.
     seconds: u64,
     /// Without, names stay.
     pub names: Option<Pseudonyms>,
-    errors: Vec<String>,
 }
 
 impl<'a> Archive<'a> {
@@ -30,25 +27,18 @@ impl<'a> Archive<'a> {
             dir,
             seconds,
             names: None,
-            errors: Vec::new(),
         }
     }
 
-    /// Adds a text, with pseudonyms.
-    pub fn text(&mut self, file: &str, text: &str) -> io::Result<()> {
-        let replaced = self.names.as_ref().map(|names| names.replace(text));
-        self.append(file, replaced.as_deref().unwrap_or(text))
-    }
-
-    /// Adds a document, with pseudonyms.
-    pub fn json(&mut self, file: &str, mut value: Value) -> io::Result<()> {
+    /// Adds a text, or a document as JSON, with pseudonyms.
+    pub fn add(&mut self, file: &str, mut content: Value) -> io::Result<()> {
         if let Some(names) = &self.names {
-            names.replace_in(&mut value);
+            names.replace_in(&mut content);
         }
-        self.append(file, &format!("{value:#}\n"))
-    }
-
-    fn append(&mut self, file: &str, text: &str) -> io::Result<()> {
+        let text = match content {
+            Value::String(text) => text,
+            document => format!("{document:#}\n"),
+        };
         let mut header = Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
@@ -57,23 +47,8 @@ impl<'a> Archive<'a> {
         self.tar.append_data(&mut header, path, text.as_bytes())
     }
 
-    /// Records why something could not be read.
-    pub fn failed(&mut self, what: &str, why: &str) {
-        self.errors.push(format!("{what}: {}\n", printable(why)));
-    }
-
-    /// The objects. An error is recorded.
-    pub fn read<T>(&mut self, what: &str, read: Result<Vec<T>, ApiError>) -> Vec<T> {
-        read.unwrap_or_else(|error| {
-            self.failed(what, &chain(&error));
-            Vec::new()
-        })
-    }
-
-    /// Completes the archive. Returns the number of errors.
-    pub fn finish(mut self) -> io::Result<usize> {
-        self.text("errors.txt", &self.errors.concat())?;
-        self.tar.into_inner()?.finish()?.flush()?;
-        Ok(self.errors.len())
+    /// Completes the archive.
+    pub fn finish(self) -> io::Result<()> {
+        self.tar.into_inner()?.finish()?.flush()
     }
 }

@@ -1,6 +1,8 @@
 //! Objects of the API as they are, without what a bundle never has: managed fields, the annotation of `kubectl apply`,
 //! and values of environment variables that are not the provisioner's.
 
+use anyhow::Error;
+use k8s_openapi::Resource as Named;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Resource};
 use serde_json::{Value, json};
@@ -8,39 +10,78 @@ use serde_json::{Value, json};
 use crate::cluster::{ApiError, Cluster, JOB_IMAGE_VARIABLE};
 use crate::cmd::status::show::{list, text, texts};
 use crate::config::DEFAULT_DIR;
+use crate::errors::chain;
+use crate::log::printable;
 use crate::names::ENV_STATE;
 
 /// The variables of a provisioner whose values the pod's template has.
 const VARIABLES: [&str; 3] = ["MY_DAEMONSET", JOB_IMAGE_VARIABLE, ENV_STATE];
 
-/// The objects of a kind in a namespace, or in all.
-pub(super) fn api<K: Resource<DynamicType = ()>>(
-    cluster: &Cluster,
-    namespace: Option<&str>,
-) -> Api<DynamicObject> {
-    let (client, kind) = (cluster.client.clone(), ApiResource::erase::<K>(&()));
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &kind),
-        None => Api::all_with(client, &kind),
+/// Reads what it can, and records why the rest could not be read.
+pub(super) struct Reader<'a> {
+    pub cluster: &'a Cluster,
+    /// A line for each error.
+    pub errors: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// The `wanted` objects in a namespace, or in all.
+    pub async fn list<K: Named + Resource<DynamicType = ()>>(
+        &mut self,
+        namespace: Option<&str>,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Vec<Value> {
+        let keep = |object| Some(trimmed(&object)).filter(&wanted);
+        let (api, all) = (self.api::<K>(namespace), ListParams::default());
+        let found = self.cluster.list_pages(K::URL_PATH_SEGMENT, api, all, keep);
+        let found = found.await;
+        self.require(K::URL_PATH_SEGMENT, found).unwrap_or_default()
+    }
+
+    /// One object.
+    pub async fn get<K: Named + Resource<DynamicType = ()>>(
+        &mut self,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Value> {
+        let api = self.api::<K>(Some(namespace));
+        let found = self
+            .cluster
+            .limited(K::URL_PATH_SEGMENT, "get", api.get(name));
+        let found = found.await;
+        let what = format!("{} {namespace}/{name}", K::URL_PATH_SEGMENT);
+        Some(trimmed(&self.require(&what, found)?))
+    }
+
+    /// The value of a request. An error is recorded.
+    pub fn require<T>(&mut self, what: &str, result: Result<T, impl Into<Error>>) -> Option<T> {
+        let mut failed = |error| self.failed(what, &reason(&error));
+        result.map_err(|error| failed(error.into())).ok()
+    }
+
+    /// Records why something could not be read.
+    pub fn failed(&mut self, what: &str, why: &str) {
+        self.errors.push(format!("{what}: {}\n", printable(why)));
+    }
+
+    fn api<K: Resource<DynamicType = ()>>(&self, namespace: Option<&str>) -> Api<DynamicObject> {
+        let (client, kind) = (self.cluster.client.clone(), ApiResource::erase::<K>(&()));
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &kind),
+            None => Api::all_with(client, &kind),
+        }
     }
 }
 
-/// Lists the `wanted` objects.
-pub(super) async fn read<K: Resource<DynamicType = ()>>(
-    cluster: &Cluster,
-    resource: &'static str,
-    namespace: Option<&str>,
-    wanted: impl Fn(&Value) -> bool,
-) -> Result<Vec<Value>, ApiError> {
-    let api = api::<K>(cluster, namespace);
-    let keep = |object| Some(trimmed(&object)).filter(&wanted);
-    cluster
-        .list_pages(resource, api, ListParams::default(), keep)
-        .await
+fn reason(error: &Error) -> String {
+    match error.downcast_ref() {
+        // A log that does not exist: the container has not started, or its previous log is deleted.
+        Some(ApiError::Bug(why)) => why.clone(),
+        _ => chain(error.as_ref()),
+    }
 }
 
-/// An object without what a bundle never has.
-pub(super) fn trimmed(object: &DynamicObject) -> Value {
+fn trimmed(object: &DynamicObject) -> Value {
     let mut object = json!(object);
     trim(&mut object);
     object

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
+use crate::cluster::PodView;
+use crate::cmd::status::show::text;
+
 /// The namespaces of Kubernetes itself.
 const WELL_KNOWN: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// The length of the longest name.
@@ -20,11 +23,44 @@ pub(super) struct Pseudonyms {
 
 impl Pseudonyms {
     /// Replaces no name but those that are added, and none of those to keep.
-    pub fn new(keep: impl Iterator<Item = String>) -> Self {
+    pub fn new<'a>(keep: impl Iterator<Item = &'a str>) -> Self {
         Self {
             of: HashMap::new(),
             counts: BTreeMap::new(),
-            kept: keep.chain(WELL_KNOWN.map(str::to_owned)).collect(),
+            kept: keep.chain(WELL_KNOWN).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Adds the names of the pods of tenants, and of their claims.
+    pub fn add_pods(&mut self, pods: &[PodView]) {
+        for pod in pods {
+            if pod.is_provisioner || pod.job_pv_uid.is_some() {
+                continue;
+            }
+            let (namespace, name) = pod.name.split_once('/').unwrap_or_default();
+            self.add("namespace", namespace);
+            self.add("pod", name);
+            for claim in &pod.claims {
+                self.add("claim", claim);
+            }
+        }
+    }
+
+    /// Adds the names of tenants that PVs and events have.
+    pub fn add_objects(&mut self, pvs: &[Value], events: &[Value]) {
+        let claims = pvs.iter().map(|pv| ("claim", &pv["spec"]["claimRef"]));
+        let objects = events.iter().map(|event| &event["involvedObject"]);
+        let objects = objects.filter_map(|it| match text(it, "kind") {
+            "Pod" => Some(("pod", it)),
+            "PersistentVolumeClaim" => Some(("claim", it)),
+            _ => None,
+        });
+        for (kind, object) in claims.chain(objects) {
+            self.add("namespace", text(object, "namespace"));
+            self.add(kind, text(object, "name"));
+        }
+        for event in events {
+            self.learn(text(event, "message"));
         }
     }
 
@@ -40,16 +76,10 @@ impl Pseudonyms {
 
     /// Adds the names of claims and pods that a text has: of objects that were deleted, only texts are left.
     pub fn learn(&mut self, text: &str) {
-        let words = [
-            ("claim", "claim"),
-            ("Claim", "claim"),
-            ("pod", "pod"),
-            ("Pod", "pod"),
-            ("namespace", "namespace"),
-        ];
-        for (word, kind) in words {
-            for (at, _) in text.match_indices(word) {
-                let rest = &text[at + word.len()..];
+        let lower = text.to_ascii_lowercase();
+        for kind in ["claim", "pod", "namespace"] {
+            for (at, _) in lower.match_indices(kind) {
+                let rest = &text[at + kind.len()..];
                 let rest = rest.strip_prefix('s').unwrap_or(rest);
                 let names = rest.trim_start_matches([' ', '"', '\\', ':', '=']);
                 let is_quoted = rest[..rest.len() - names.len()].ends_with(['"', '=']);

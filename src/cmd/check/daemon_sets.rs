@@ -77,22 +77,15 @@ async fn rollout(
 ) -> Result<(), ApiError> {
     let name = name_of(daemon_set);
     let number = |key: &str| daemon_set.status[key].as_u64().unwrap_or_default();
-    let [desired, ready, updated] = [
-        "desiredNumberScheduled",
-        "numberReady",
-        "updatedNumberScheduled",
-    ]
-    .map(number);
+    let desired = number("desiredNumberScheduled");
+    let (ready, updated) = (number("numberReady"), number("updatedNumberScheduled"));
+    let numbers = format!("DaemonSet {name}: {ready} of {desired} pods");
     if desired == 0 {
         findings.bad(&format!("DaemonSet {name} selects no node"), SELECT);
     } else if ready == desired && updated == desired {
-        findings.good(format!(
-            "DaemonSet {name}: {ready} of {desired} pods are ready"
-        ));
+        findings.good(format!("{numbers} are ready"));
     } else {
-        let text = format!(
-            "DaemonSet {name}: {ready} of {desired} pods are ready, {updated} have its newest template"
-        );
+        let text = format!("{numbers} are ready, {updated} have its newest template");
         let causes = causes(cluster, daemon_set).await?;
         let remedy = match &causes[..] {
             [] => format!(
@@ -130,21 +123,18 @@ async fn causes(
 fn cause(pod: &Object<Pod>) -> Option<String> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let node = text(&pod.spec, "nodeName");
-    let statuses = ["initContainerStatuses", "containerStatuses"].into_iter();
-    let waiting = statuses
-        .flat_map(|key| list(&pod.status, key))
-        .map(|it| &it["state"]["waiting"])
-        .find(|it| it.is_object());
+    let statuses = list(&pod.status, "initContainerStatuses");
+    let mut statuses = statuses.chain(list(&pod.status, "containerStatuses"));
+    let waiting = statuses.find_map(|it| it["state"].get("waiting"));
     let condition = |kind: &str, status: &str| {
         let mut conditions = list(&pod.status, "conditions");
         conditions.find(|it| text(it, "type") == kind && text(it, "status") == status)
     };
     if let Some(waiting) = waiting {
         let (reason, message) = (text(waiting, "reason"), text(waiting, "message"));
-        let log = if reason == "CrashLoopBackOff" {
-            "logs --previous"
-        } else {
-            "describe pod"
+        let log = match reason {
+            "CrashLoopBackOff" => "logs --previous",
+            _ => "describe pod",
         };
         return Some(format!(
             "node {node}: {reason} {message} (kubectl --namespace {namespace} {log} {name})"

@@ -49,16 +49,13 @@ impl Findings {
         let mut text = String::new();
         for finding in &self.0 {
             let (sign, color, what, remedy) = match finding {
-                Finding::Good(what) => ('✔', "\x1b[32m", what, None),
-                Finding::Bad(what, remedy) => ('✘', "\x1b[31m", what, Some(remedy)),
-                Finding::NotChecked(what) => ('-', "\x1b[33m", what, None),
+                Finding::Good(what) => ("✔", 32, what, None),
+                Finding::Bad(what, remedy) => ("✘", 31, what, Some(remedy)),
+                Finding::NotChecked(what) => ("-", 33, what, None),
             };
-            let (color, end) = if has_colors {
-                (color, "\x1b[0m")
-            } else {
-                ("", "")
-            };
-            let _ = writeln!(text, "{color}{sign}{end} {}", printable(what));
+            let colored = has_colors.then(|| format!("\x1b[{color}m{sign}\x1b[0m"));
+            let sign = colored.as_deref().unwrap_or(sign);
+            let _ = writeln!(text, "{sign} {}", printable(what));
             if let Some(remedy) = remedy {
                 let _ = writeln!(text, "    {}", printable(remedy));
             }

@@ -11,7 +11,7 @@ use super::findings::{Findings, counted};
 use crate::cmd::fleet::Answer;
 use crate::cmd::status::show::{self, Severity, list, text, texts};
 use crate::cmd::storage_class::faults;
-use crate::cmd::volume::{place, volumes};
+use crate::cmd::volume::volumes;
 use crate::plan::some_of;
 
 /// Checks what the provisioners report.
@@ -25,27 +25,18 @@ pub(super) fn check(answers: &[Answer], classes: Option<&[StorageClass]>, findin
         findings.bad(answer.error().unwrap_or_default(), &remedy);
     }
     if !asked.is_empty() {
-        findings.good(format!(
-            "status received from {}",
-            counted(asked.len(), "provisioner")
-        ));
+        let count = counted(asked.len(), "provisioner");
+        findings.good(format!("status received from {count}"));
     }
     versions(&asked, findings);
-    for (key, what, remedy) in [
-        (
-            "notReady",
-            "not ready",
-            "do what the text says; kubectl local-volume list --node shows the volumes",
-        ),
-        ("degraded", "degraded", "do what the text says"),
-        (
-            "unprotected",
-            "a protection is off",
-            "do what the text says",
-        ),
+    for (key, what) in [
+        ("notReady", "not ready"),
+        ("degraded", "degraded"),
+        ("unprotected", "a protection is off"),
     ] {
         for (reason, nodes) in nodes_by(&asked, |document| texts(document, key)) {
-            findings.bad(&format!("{what} on {}: {reason}", some_of(&nodes)), remedy);
+            let text = format!("{what} on {}: {reason}", some_of(&nodes));
+            findings.bad(&text, "do what the text says; status --node shows more");
         }
     }
     let paused = asked.iter().filter(|it| it.document["paused"] == true);
@@ -81,25 +72,20 @@ fn nodes_by<'a, T: Iterator<Item = &'a str>>(
 
 fn versions(asked: &[&Answer], findings: &mut Findings) {
     let nodes = nodes_by(asked, |document| std::iter::once(text(document, "version")));
-    match nodes.len() {
-        0 => {}
-        1 => findings.good(format!(
-            "all have the version {}",
-            nodes.keys().next().unwrap_or(&"")
-        )),
-        _ => {
-            let versions = nodes
-                .iter()
-                .map(|(version, nodes)| format!("{version} on {}", some_of(nodes)));
-            let text = format!(
-                "the provisioners have several versions: {}",
-                versions.collect::<Vec<_>>().join("; ")
-            );
-            findings.bad(
-                &text,
-                "wait for the rollout, or find what stops it: kubectl rollout status daemonset",
-            );
-        }
+    let versions = nodes
+        .iter()
+        .map(|(version, nodes)| format!("{version} on {}", some_of(nodes)));
+    let versions: Vec<_> = versions.collect();
+    if versions.len() > 1 {
+        let text = format!(
+            "the provisioners have several versions: {}",
+            versions.join("; ")
+        );
+        let remedy =
+            "wait for the rollout, or find what stops it: kubectl rollout status daemonset";
+        findings.bad(&text, remedy);
+    } else if let Some(version) = nodes.keys().next() {
+        findings.good(format!("all have the version {version}"));
     }
 }
 
@@ -112,38 +98,26 @@ fn storage_classes(asked: &[&Answer], known: Option<&[StorageClass]>, findings: 
         let of_class = || classes().filter(|it| text(it, "name") == name);
         let faults: BTreeSet<_> = of_class().flat_map(|it| texts(it, "faults")).collect();
         for fault in faults {
-            findings.bad(
-                &format!("class {name}: {fault}"),
-                "correct the class in the configuration, or its StorageClass",
-            );
+            let remedy = "correct the class in the configuration, or its StorageClass";
+            findings.bad(&format!("class {name}: {fault}"), remedy);
         }
         if let Some(known) = known {
-            storage_class(
-                name,
-                known.iter().find(|it| it.name_any() == name),
-                findings,
-            );
+            let found = known.iter().find(|it| it.name_any() == name);
+            storage_class(name, found, findings);
         }
         let entries: Vec<_> = of_class().flat_map(|it| list(it, "volumes")).collect();
-        let is_skipped = |it: &&&Value| text(it, "state") == "Skipped";
-        let skipped: BTreeSet<_> = entries
-            .iter()
-            .filter(is_skipped)
-            .map(|it| text(it, "reason"))
-            .collect();
-        let skipped: Vec<_> = skipped.into_iter().collect();
         if entries.is_empty() {
-            findings.bad(
-                &format!("class {name} has no entry on any node"),
-                "mount disks below its hostDir, or correct hostDir (docs/why-no-pv.md)",
-            );
-        } else if entries.iter().all(|it| is_skipped(&it)) {
-            let (count, skipped) = (entries.len(), some_of(&skipped));
+            let remedy = "mount disks below its hostDir, or correct hostDir (docs/why-no-pv.md)";
+            findings.bad(&format!("class {name} has no entry on any node"), remedy);
+        } else if entries.iter().all(|it| text(it, "state") == "Skipped") {
+            let reasons: BTreeSet<_> = entries.iter().map(|it| text(it, "reason")).collect();
+            let reasons = some_of(&Vec::from_iter(reasons));
+            let count = entries.len();
             let entries = if count == 1 { "entry" } else { "entries" };
-            findings.bad(
-                &format!("class {name} offers none of its {count} {entries}: {skipped}"),
-                &format!("kubectl local-volume list --class {name}, then explain one of them"),
-            );
+            let text = format!("class {name} offers none of its {count} {entries}: {reasons}");
+            let remedy =
+                format!("kubectl local-volume list --class {name}, then explain one of them");
+            findings.bad(&text, &remedy);
         }
         if findings.failed() == before {
             let count = counted(entries.len(), "volume");
@@ -155,10 +129,8 @@ fn storage_classes(asked: &[&Answer], known: Option<&[StorageClass]>, findings: 
 /// Checks the StorageClass of a class.
 pub(super) fn storage_class(name: &str, found: Option<&StorageClass>, findings: &mut Findings) {
     let Some(class) = found else {
-        findings.bad(
-            &format!("class {name} has no StorageClass"),
-            "create it (docs/install.md), or remove the class from the configuration",
-        );
+        let remedy = "create it (docs/install.md), or remove the class from the configuration";
+        findings.bad(&format!("class {name} has no StorageClass"), remedy);
         return;
     };
     for [text, remedy] in faults(class) {
@@ -168,24 +140,20 @@ pub(super) fn storage_class(name: &str, found: Option<&StorageClass>, findings: 
 
 /// The volumes with problems, by what is wrong.
 fn of_volumes(asked: &[&Answer], findings: &mut Findings) {
-    let mut problems: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    let mut problems: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut count = 0;
-    for (answer, _, volume) in volumes(asked.iter().copied()) {
+    for volume in volumes(asked.iter().copied()) {
         count += 1;
-        if show::severity(volume) == Severity::Problem {
-            let names = problems
-                .entry((text(volume, "state"), text(volume, "reason")))
-                .or_default();
-            let place = || place(&answer.node, volume);
-            names.push(volume["pv"].as_str().map_or_else(place, str::to_owned));
+        if show::severity(&volume.report) == Severity::Problem {
+            let what = ["state", "reason"].map(|key| text(&volume.report, key));
+            let what = what.join(" ").trim_end().to_owned();
+            problems.entry(what).or_default().push(volume.name());
         }
     }
     if problems.is_empty() && !asked.is_empty() {
         findings.good(format!("no problem in {}", counted(count, "volume")));
     }
-    for ((state, reason), names) in problems {
-        let what = format!("{state} {reason}");
-        let what = what.trim_end();
+    for (what, names) in problems {
         let count = counted(names.len(), "volume");
         let text = format!("{count} with the state {what}: {}", some_of(&names));
         let first = names.first().map_or("", String::as_str);

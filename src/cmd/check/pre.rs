@@ -89,25 +89,18 @@ fn storage_class(
     let (found, planned) = (named(known), named(planned));
     let before = findings.failed();
     if let (Some(found), Some(planned)) = (&found, &planned) {
-        let releases = [
-            found.labels().get(INSTANCE),
-            found.annotations().get(RELEASE),
-        ];
-        if !releases.contains(&planned.labels().get(INSTANCE)) {
+        let release = planned.labels().get(INSTANCE);
+        if found.labels().get(INSTANCE) != release && found.annotations().get(RELEASE) != release {
             let text = format!("the StorageClass {name} exists, and is not of this release");
             let remedy = "keep it and remove storageClass from the class in the chart's values, or rename the class";
             findings.bad(&text, remedy);
         }
     }
-    let state = if found.is_some() {
-        "exists"
-    } else {
-        "will be created"
-    };
     if found.is_some() || planned.is_none() {
         fleet::storage_class(name, found.as_ref(), findings);
     }
     if findings.failed() == before {
+        let state = found.map_or("will be created", |_| "exists");
         findings.good(format!("the StorageClass {name} {state}"));
     }
 }
@@ -192,17 +185,19 @@ async fn permissions(
     objects: &[Value],
     findings: &mut Findings,
 ) -> Result<(), ApiError> {
-    let kind = |it| {
-        [
-            text(it, "apiVersion"),
-            text(it, "kind"),
-            text(&it["metadata"], "namespace"),
-        ]
-    };
-    let kinds: BTreeSet<_> = objects.iter().map(kind).collect();
+    let kinds: BTreeSet<_> = objects
+        .iter()
+        .map(|it| {
+            (
+                text(it, "apiVersion"),
+                text(it, "kind"),
+                text(&it["metadata"], "namespace"),
+            )
+        })
+        .collect();
     let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
     let mut missing = Vec::new();
-    for [version, kind, namespace] in &kinds {
+    for (version, kind, namespace) in &kinds {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let kind = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk(&kind).plural;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::ListParams;
 
 use crate::args::{ApiServer, Clean, Environment};
@@ -18,7 +17,7 @@ use crate::cleanup::path_owner::{self, owns};
 use crate::cleanup::pods::{self, ensure_no_host_path};
 use crate::cleanup::volume::{Access, OpenVolume};
 use crate::cluster::{Cluster, PodView, jobs_of};
-use crate::cmd::api_server::cluster;
+use crate::cmd::api_server::{cluster, uid_of};
 use crate::cmd::discover;
 use crate::cmd::run::{UsageError, load, state_directory};
 use crate::config::{Class, Cleaner};
@@ -167,11 +166,7 @@ impl<'a> Finder<'a> {
         // The mark of a PV that stays is the provisioner's.
         let mut uid = None;
         if self.state.is_open() && pv.is_none() {
-            let origin = &self.cluster.origin;
-            origin.compare(&ObjectReference::default(), true);
-            let known = self.cluster.ensure_known().await;
-            known.context("reading the namespace kube-system")?;
-            uid = origin.uid();
+            uid = uid_of(&self.cluster).await?;
         }
         let mark = uid.map(|cluster| freed(cluster, &class.name, &opened.candidate));
         Ok(Target {
@@ -203,20 +198,14 @@ impl<'a> Finder<'a> {
         let found = self.cluster.pvs_with_identities(&[&identity.hash]).await;
         let found = found.context("listing the PersistentVolumes of the disk")?;
         let is_other = |it: &&PvView| pv.is_none_or(|pv| pv.uid != it.uid);
-        let other = found.iter().find(is_other);
-        let other = other.map(|it| {
-            format!(
-                "{} ({})",
-                it.name,
-                it.hostname_label.as_deref().unwrap_or("no node")
-            )
-        });
-        ensure!(
-            other.is_none(),
-            "it is the disk of PV {}; if its data is no longer needed, delete that PV first",
-            other.unwrap_or_default()
-        );
-        Ok(())
+        let Some(other) = found.iter().find(is_other) else {
+            return Ok(());
+        };
+        let node = other.hostname_label.as_deref().unwrap_or("no node");
+        bail!(
+            "it is the disk of PV {} ({node}); if its data is no longer needed, delete that PV first",
+            other.name
+        )
     }
 
     /// The PVs of the node.

@@ -52,16 +52,16 @@ fn what_needs_attention_comes_first() {
 fn wide_table_has_claim_policy_and_age() {
     let answers = fleet();
     let mut rows = sorted(&answers, None);
-    rows.retain(|row| text(row.2, "pv") == "pv-1");
+    rows.retain(|it| text(&it.report, "pv") == "pv-1");
     let now = Timestamp::UNIX_EPOCH + Duration::from_secs(7300);
     let pv: PersistentVolume = serde_json::from_value(json!({
         "metadata": { "name": "pv-1", "uid": "u", "creationTimestamp": "1970-01-01T00:00:00Z" },
         "spec": { "persistentVolumeReclaimPolicy": "Retain", "claimRef": { "namespace": "ns", "name": "c" } },
     }))
     .unwrap();
-    let pvs = BTreeMap::from([("pv-1".to_owned(), PvView::from_api(&pv))]);
+    rows[0].pv = Some(PvView::from_api(&pv));
     let text = |format| -> String {
-        let lines = lines(format, &rows, &pvs, now).unwrap();
+        let lines = lines(format, &rows, now).unwrap();
         lines.into_iter().map(|it| it.2).collect()
     };
     assert_eq!(
@@ -87,7 +87,7 @@ fn passing_time_is_no_change() {
     let state = |answers: &[Answer]| {
         let rows = sorted(answers, None);
         let now = Timestamp::UNIX_EPOCH;
-        let lines = lines(ListFormat::Table, &rows, &BTreeMap::new(), now).unwrap();
+        let lines = lines(ListFormat::Table, &rows, now).unwrap();
         let line = lines.into_iter().find(|it| it.0 == "a:/d/v3");
         line.unwrap().1
     };

@@ -67,16 +67,12 @@ impl Target {
         let claim = self.claim_name();
         match step {
             Step::Withhold => "no other claim can bind to it, and it is not cleaned".into(),
-            Step::Release => {
-                let pods: Vec<_> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
-                match &pods[..] {
-                    [] => format!("claim {claim} is deleted; its PV is about to be Released"),
-                    pods => format!(
-                        "claim {claim} and its pods {} are deleted; if a pod hangs on a failed disk: kubectl delete pod --force",
-                        pods.join(", ")
-                    ),
-                }
-            }
+            Step::Release => match self.pod_names() {
+                None => format!("claim {claim} is deleted; its PV is about to be Released"),
+                Some(pods) => format!(
+                    "claim {claim} and its pods {pods} are deleted; if a pod hangs on a failed disk: kubectl delete pod --force"
+                ),
+            },
             Step::AwaitCleaning => format!(
                 "waiting until it is clean, state {}; explain {} has the cause",
                 text(&self.report, "state"),
@@ -106,6 +102,12 @@ impl Target {
             _ => "its data stays on the disk",
         };
         is_due.then(|| (uid, format!("claim {}: {fate}", self.claim_name())))
+    }
+
+    /// The pods of the claim, if there are any.
+    pub fn pod_names(&self) -> Option<String> {
+        let names: Vec<_> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
     fn claim_name(&self) -> String {

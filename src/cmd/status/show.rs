@@ -134,7 +134,8 @@ pub fn classes(document: &Value) -> String {
     printed(&lines)
 }
 
-fn printed(lines: &[String]) -> String {
+/// The lines with escaped control characters.
+pub(in crate::cmd) fn printed(lines: &[String]) -> String {
     lines.iter().map(|line| printable(line) + "\n").collect()
 }
 

@@ -4,11 +4,7 @@ use serde_json::json;
 use super::*;
 
 fn names() -> Pseudonyms {
-    let mut names = Pseudonyms::new(
-        ["storage", "provisioner-x7k2p"]
-            .map(String::from)
-            .into_iter(),
-    );
+    let mut names = Pseudonyms::new(["storage", "provisioner-x7k2p"].into_iter());
     for (kind, name) in [
         ("namespace", "shop"),
         ("namespace", "storage"),
