@@ -26,6 +26,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
@@ -41,8 +43,6 @@ use pods::ClaimedPaths;
 pub(crate) use pods::JOB_IMAGE_VARIABLE;
 pub use pods::PodView;
 pub(crate) use retries::retries;
-use serde_json::Value;
-use tokio::sync::watch;
 
 /// How long one request may take, the client's own retries on 429 and 503 included.
 const TIME_LIMIT: Duration = Duration::from_secs(15);

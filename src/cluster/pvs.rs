@@ -2,6 +2,7 @@
 //!
 //! Each write names the UID and the version of its PV, so that it never changes another PV or a newer version.
 
+use k8s_openapi::api::core::v1::PersistentVolume as FullPv;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -27,6 +28,16 @@ impl Cluster {
     pub async fn pv(&self, name: &str) -> Result<Option<PvView>, ApiError> {
         let pv = self.find(PVS, self.pvs().get_opt(name)).await?;
         pv.as_ref().map(view).transpose()
+    }
+
+    /// Reads a PV with all fields.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pv_manifest(&self, name: &str) -> Result<Value, ApiError> {
+        let pvs: Api<FullPv> = Api::all(self.client.clone());
+        let found = self.limited(PVS, "get", pvs.get(name)).await?;
+        serde_json::to_value(found).map_err(|error| ApiError::Bug(error.to_string()))
     }
 
     /// Creates a PV.

@@ -130,22 +130,26 @@ async fn take(cluster: &Cluster, pv: &PvView, step: &Step) -> Result<(), ApiErro
             json!({ "spec": { "claimRef": { "uid": null, "resourceVersion": null } } })
         }
         Step::RestorePolicy(former) => policy_patch(former, &Value::Null),
-        Step::CreateClaim(claim) => return cluster.create_claim(&claim_for(pv, claim)).await,
+        Step::CreateClaim(claim) => {
+            let manifest = cluster.pv_manifest(&pv.name).await?;
+            return cluster.create_claim(&claim_for(&manifest, claim)).await;
+        }
         Step::AwaitPods(_) | Step::AwaitBinding | Step::Done => return Ok(()),
     };
     cluster.merge_pv(&pv.reference(), body).await.map(drop)
 }
 
-/// A claim that only this PV satisfies. Every PV of this program has the one access mode.
-fn claim_for(pv: &PvView, claim: &ClaimRef) -> Value {
+/// A claim that only this PV satisfies.
+fn claim_for(pv: &Value, claim: &ClaimRef) -> Value {
+    let spec = &pv["spec"];
     json!({
         "metadata": { "name": claim.name, "namespace": claim.namespace },
         "spec": {
-            "volumeName": pv.name,
-            "storageClassName": pv.class,
-            "volumeMode": pv.mode,
-            "accessModes": ["ReadWriteOnce"],
-            "resources": { "requests": { "storage": pv.capacity } },
+            "volumeName": pv["metadata"]["name"],
+            "storageClassName": spec["storageClassName"],
+            "volumeMode": spec["volumeMode"],
+            "accessModes": spec["accessModes"],
+            "resources": { "requests": { "storage": spec["capacity"]["storage"] } },
         },
     })
 }

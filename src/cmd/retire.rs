@@ -83,6 +83,7 @@ struct Retirement<'a> {
     /// The path and the PV of the one volume, unless all of the node are meant. A new PV of the path is not meant.
     only: Option<(String, PvView)>,
     data: Data,
+    is_asked: bool,
     /// The UIDs of the claims whose deletion was confirmed.
     confirmed: BTreeSet<String>,
     /// The UIDs of the pods that were deleted.
@@ -121,6 +122,7 @@ impl<'a> Retirement<'a> {
             node: node.to_owned(),
             only: None,
             data: Data::Cleaned,
+            is_asked: false,
             confirmed: BTreeSet::new(),
             deleted: BTreeSet::new(),
             progress: Progress::new(out, request.timeout),
@@ -215,6 +217,13 @@ impl<'a> Retirement<'a> {
                 claims.push(uid);
             }
         }
+        // `--yes` is given for the claims of the first pass.
+        let is_late = !claims.is_empty() && self.request.yes && self.is_asked;
+        ensure!(
+            !is_late,
+            "a claim was bound to a volume meanwhile; nothing was deleted since; run the command again"
+        );
+        self.is_asked = true;
         if !claims.is_empty() && !self.request.yes && !self.request.dry_run {
             let count = claims.len().to_string();
             let question = format!(
