@@ -18,6 +18,8 @@ pub(super) struct Volume {
     pub class: String,
     /// The volume in the document of `/status`.
     pub report: Value,
+    /// Whether the node or the configuration pauses its cleaning.
+    pub is_node_paused: bool,
     pub pv: Option<PvView>,
 }
 
@@ -75,6 +77,7 @@ impl Volume {
             node: answer.node.clone(),
             class: text(class, "name").to_owned(),
             report: report.clone(),
+            is_node_paused: answer.document["paused"] == true,
             pv: None,
         })
     }
