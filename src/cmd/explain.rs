@@ -14,7 +14,8 @@ use super::status::show::{self, Severity, text};
 use super::table::structured;
 use super::volume::Volume;
 use crate::args::{Explain, OutputFormat, Verb};
-use crate::plan::TO_DECIDE;
+use crate::names::ANNOTATION_CONSENT;
+use crate::plan::{TO_DECIDE, TO_DECIDE_FIRST, consents_in};
 use checks::{Check, checks, next};
 
 /// Explains the volume. The exit code is 1 if it has a problem.
@@ -101,9 +102,18 @@ pub(super) fn facts(volume: &Volume) -> Vec<String> {
 /// Why the volume is not offered or cleaned, without the annotations that permit it: commands set them.
 pub(super) fn cause(report: &Value) -> String {
     let what = show::what(report);
-    match what.split_once(TO_DECIDE) {
-        Some((cause, _)) => cause.to_owned(),
-        None => what,
+    if let Some((cause, _)) = what.split_once(TO_DECIDE) {
+        return cause.to_owned();
+    }
+    // Events are cut, so in their texts the consents precede the cause.
+    let start = what
+        .find(TO_DECIDE_FIRST)
+        .or_else(|| what.find(ANNOTATION_CONSENT));
+    let consent = consents_in(&what).last();
+    let end = consent.and_then(|it| what.rsplit_once(it)?.1.split_once(": "));
+    match (start, end) {
+        (Some(start), Some((_, cause))) => format!("{}{cause}", &what[..start]),
+        _ => what,
     }
 }
 
@@ -114,6 +124,10 @@ fn commands(volume: &Volume) -> Vec<String> {
     let consents = consents.map(Verb::as_str);
     let consents = consents.map(|verb| format!("kubectl local-volume consent {name} --{verb}"));
     let mut commands: Vec<_> = consents.collect();
+    // Its provisioner knows the former hostname.
+    let detail = text(&volume.report, "detail");
+    let label = detail.find("kubectl label node ");
+    commands.extend(label.map(|at| detail[at..].to_owned()));
     let job = volume.report["cleanup"]["job"].as_str();
     let job = job.and_then(|job| job.split_once('/'));
     if let (Some((namespace, job)), "CleaningFailed" | "Waiting") =
@@ -123,7 +137,17 @@ fn commands(volume: &Volume) -> Vec<String> {
     }
     if let Some(pv) = &volume.pv {
         match text(&volume.report, "state") {
-            "Paused" => commands.push(format!("kubectl local-volume resume {name}")),
+            "Paused" => {
+                let node = &volume.node;
+                let paused = [
+                    (pv.paused, format!("kubectl local-volume resume {name}")),
+                    (
+                        volume.is_node_paused,
+                        format!("kubectl local-volume resume --node {node}"),
+                    ),
+                ];
+                commands.extend(paused.into_iter().filter(|it| it.0).map(|it| it.1));
+            }
             "Due" | "Waiting" | "Cleaning" | "CleaningFailed" => {
                 commands.push(format!("kubectl local-volume pause {name}"));
             }

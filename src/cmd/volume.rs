@@ -21,6 +21,8 @@ pub(super) struct Volume {
     pub class: String,
     /// The volume in the document of `/status`.
     pub report: Value,
+    /// Whether the node or the configuration pauses its cleaning.
+    pub is_node_paused: bool,
     pub pv: Option<PvView>,
 }
 
@@ -91,25 +93,31 @@ impl Volume {
 
     /// The consents for which its provisioner waits, the safe ones first.
     pub fn consents(&self) -> BTreeMap<Verb, String> {
-        let (report, cleanup) = (&self.report, &self.report["cleanup"]);
-        let texts = [
-            text(report, "detail"),
-            text(cleanup, "waitingFor"),
-            text(cleanup, "lastError"),
-        ];
-        let mut consents = BTreeMap::new();
-        for consent in texts.into_iter().flat_map(consents_in) {
-            let is_of = |verb: &Verb| consent.split(':').next() == Some(verb.as_str());
-            // Another command confirms a move.
-            if let Some(verb) = Verb::ALL.into_iter().find(is_of) {
-                consents.entry(verb).or_insert_with(|| consent.to_owned());
-            }
-        }
+        let mut consents = consents(&self.report);
         if let Some(pv) = self.pv.as_ref().filter(|pv| due(pv) != Due::No) {
             consents.entry(Verb::Forget).or_insert_with(|| forget(pv));
         }
         consents
     }
+}
+
+/// The consents that the texts of a report name.
+pub(super) fn consents(report: &Value) -> BTreeMap<Verb, String> {
+    let cleanup = &report["cleanup"];
+    let texts = [
+        text(report, "detail"),
+        text(cleanup, "waitingFor"),
+        text(cleanup, "lastError"),
+    ];
+    let mut consents = BTreeMap::new();
+    for consent in texts.into_iter().flat_map(consents_in) {
+        let is_of = |verb: &Verb| consent.split(':').next() == Some(verb.as_str());
+        // Another command confirms a move.
+        if let Some(verb) = Verb::ALL.into_iter().find(is_of) {
+            consents.entry(verb).or_insert_with(|| consent.to_owned());
+        }
+    }
+    consents
 }
 
 /// Reads a PV, also by its name as `kubectl --output name` writes it.
@@ -150,6 +158,7 @@ pub(super) fn volumes<'a>(
                 node: answer.node.clone(),
                 class: text(class, "name").to_owned(),
                 report: report.clone(),
+                is_node_paused: answer.document["paused"] == true,
                 pv: None,
             })
         })

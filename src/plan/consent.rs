@@ -25,6 +25,9 @@ pub(super) fn consents_to(verb: &str, pv: &PvView, candidate: &Candidate) -> boo
 /// In the reason of a dirty volume, what precedes the annotations that an operator can set.
 pub const TO_DECIDE: &str = "; to decide: ";
 
+/// The same in an event, where it comes first.
+pub const TO_DECIDE_FIRST: &str = "to decide, set the annotation ";
+
 /// The consents that a text names.
 pub fn consents_in(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|it: char| !it.is_ascii_alphanumeric() && !":-".contains(it));

@@ -20,7 +20,7 @@ use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
 use crate::wipe::method::Method;
 
-use super::consent::{consent, consents_to};
+use super::consent::{TO_DECIDE_FIRST, consent, consents_to};
 use super::{Settings, Snapshot};
 
 /// The fault, and its fix, while marks are off.
@@ -156,7 +156,7 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
     };
     let [accept, wipe] = ["accept", "wipe"].map(|verb| consent(verb, Some(pv), candidate));
     Agreement::Mismatch(format!(
-        "to decide, set the annotation {ANNOTATION_CONSENT} to {accept:?} (the disk is this PV's) or {wipe:?} (the data may be deleted): the PV (UID {}, offer {offer}) and the disk do not agree: {mark}; nothing was touched",
+        "{TO_DECIDE_FIRST}{ANNOTATION_CONSENT} to {accept:?} (the disk is this PV's) or {wipe:?} (the data may be deleted): the PV (UID {}, offer {offer}) and the disk do not agree: {mark}; nothing was touched",
         pv.uid
     ))
 }

@@ -49,7 +49,9 @@ pub use action::{
 };
 pub use cancel::{Cancellation, wipe_ended};
 pub use cleanup::FOR_A_SLOT;
-pub use consent::{TO_DECIDE, consents_in, consents_to_forget, consents_to_wipe, forget};
+pub use consent::{
+    TO_DECIDE, TO_DECIDE_FIRST, consents_in, consents_to_forget, consents_to_wipe, forget,
+};
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use discover::some_of;
 pub use installations::other_installation;

@@ -29,7 +29,7 @@ fn remove(volume: &Occupied) {
 }
 
 /// Makes a backup of the PV. Claim and PV are lost while no provisioner runs.
-fn lose(volume: &mut Occupied) -> PersistentVolume {
+pub(crate) fn lose(volume: &mut Occupied) -> PersistentVolume {
     let backup = volume.stage.pv(&name(&volume.pv)).unwrap();
     volume.stop();
     volume.release();
@@ -38,7 +38,11 @@ fn lose(volume: &mut Occupied) -> PersistentVolume {
 }
 
 /// Creates a PV from a backup: it has another UID.
-fn restore(volume: &mut Occupied, backup: &PersistentVolume, change: impl FnOnce(&mut Value)) {
+pub(crate) fn restore(
+    volume: &mut Occupied,
+    backup: &PersistentVolume,
+    change: impl FnOnce(&mut Value),
+) {
     let mut pv = json!(backup);
     for key in ["uid", "resourceVersion", "creationTimestamp"] {
         pv["metadata"][key] = Value::Null;

@@ -1,5 +1,6 @@
 //! The commands of operators, from outside the cluster, with running provisioners.
 
+mod accidents;
 mod bundle;
 mod check;
 mod consent;
@@ -23,11 +24,16 @@ use crate::kit::*;
 /// A stage whose pods can have the address of a provisioner, the class `fast`, and tmpfs mounts as these entries of it.
 fn reachable<const N: usize>(entries: [&str; N]) -> Option<(Stage, [PathBuf; N])> {
     let (stage, volumes) = fast_stage(entries)?;
-    if stage.embedded().is_none() {
+    Some((embedded(stage)?, volumes))
+}
+
+/// The stage, unless its API server is a real one, which connects to no loopback address.
+fn embedded(stage: Stage) -> Option<Stage> {
+    let is_embedded = stage.embedded().is_some();
+    if !is_embedded {
         skip("a real API server connects to no loopback address");
-        return None;
     }
-    Some((stage, volumes))
+    is_embedded.then_some(stage)
 }
 
 /// Starts the provisioner of the stage's node, with its Pod.

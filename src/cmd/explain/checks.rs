@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
+use crate::args::Verb;
 use crate::cmd::status::show::text;
+use crate::cmd::volume::consents;
 
 /// One check of a volume.
 pub(super) struct Check {
@@ -72,7 +74,7 @@ pub(super) const OF_PV: [(&str, &[&str]); 6] = [
 pub(super) fn checks(report: &Value) -> Vec<Check> {
     let (all, failed): (&[(&str, &[&str])], _) = match text(report, "state") {
         "Skipped" => (&BEFORE_OFFER, text(report, "reason")),
-        state => (&OF_PV, state),
+        _ => (&OF_PV, decisive_state(report)),
     };
     let at = all
         .iter()
@@ -91,11 +93,25 @@ pub(super) fn checks(report: &Value) -> Vec<Check> {
     .collect()
 }
 
+/// The state of the check that fails. A cleanup that waits for a consent failed because of the mark or the disk.
+fn decisive_state(report: &Value) -> &str {
+    let state = text(report, "state");
+    let consents = consents(report);
+    let is_asked = |verb| state == "CleaningFailed" && consents.contains_key(&verb);
+    if is_asked(Verb::Accept) {
+        "MarkMismatch"
+    } else if is_asked(Verb::Wipe) {
+        "IdentityMismatch"
+    } else {
+        state
+    }
+}
+
 /// What happens next and when, and what an operator can do.
 pub(super) fn next(report: &Value) -> String {
     let cleanup = &report["cleanup"];
     let retry = cleanup["retryInSeconds"].as_u64();
-    match text(report, "state") {
+    match decisive_state(report) {
         "Skipped" => of_reason(text(report, "reason")).into(),
         "Waiting" => format!(
             "it is cleaned when it no longer waits: {}",
@@ -107,6 +123,10 @@ pub(super) fn next(report: &Value) -> String {
             ),
             None => "no attempt is planned; remove the cause, or forget the PV".into(),
         },
+        "IdentityMismatch" if text(report, "phase") == "Bound" => {
+            "nothing is touched until the right disk is back; to consent, first delete the claim and its pods"
+                .into()
+        }
         state => of_state(state).into(),
     }
 }

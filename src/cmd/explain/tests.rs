@@ -25,6 +25,7 @@ fn volume(report: Value) -> Volume {
         node: "worker-3".into(),
         class: "fast".into(),
         report,
+        is_node_paused: false,
         pv: None,
     }
 }

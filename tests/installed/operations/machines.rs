@@ -12,6 +12,8 @@ use crate::migration::made_by_go;
 use crate::release::{NAME, class};
 use crate::{Cluster, Disks, Release, disks::MIB};
 
+/// The block that has nothing else.
+const RETIRE: &str = r#"kubectl local-volume retire "$PV""#;
 const WRITE: &str = "echo data >/data/file; sync; sleep 1000";
 
 /// A pod that uses a volume and keeps running; the PV that it got.
@@ -73,7 +75,7 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     let volume = path(&pv);
     page.about(&pv);
 
-    let retiring = page.begin(r#"retire "$PV""#);
+    let retiring = page.begin(RETIRE);
     retiring.wait_for("umount");
     drop(retiring);
     cluster.claim("claim", "healthy", "Filesystem");
@@ -92,7 +94,7 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     cluster.delete_claim("claim");
     cluster.recycled(&pv);
 
-    let mut retiring = page.begin("retire \"$PV\"\n");
+    let mut retiring = page.begin(RETIRE);
     retiring.wait_for("umount");
     fs::write(volume.join("left behind"), "").unwrap();
     page.set("POD", name(&release.pod()));

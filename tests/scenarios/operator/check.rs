@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use super::*;
 
 /// Creates the DaemonSet of a provisioner that has this directory of the host.
-fn daemon_set(stage: &Stage, name: &str, dir: &str) {
+pub(super) fn daemon_set(stage: &Stage, name: &str, dir: &str) {
     let api = daemon_sets(stage);
     let labels = json!({ "app": name });
     let object = json!({
@@ -53,7 +53,7 @@ fn rollout(stage: &Stage, name: &str, desired: u32, ready: u32) {
 }
 
 /// Creates the StorageClass of a class again, with this binding mode.
-fn bind_in_mode(stage: &Stage, class: &str, mode: &str) {
+pub(super) fn bind_in_mode(stage: &Stage, class: &str, mode: &str) {
     let api: Api<StorageClass> = Api::all(stage.client.clone());
     stage.request(api.delete(&stage.named(class), &DeleteParams::default()));
     stage.storage_class(class, "Delete", mode);
