@@ -125,8 +125,8 @@ fn operator_roles_are_not_bound() {
         let off = helm.render(&[without_rbac]);
         let on = helm.render(&[without_rbac, "operatorRole.create=yes"]);
         assert!(!off.names("ClusterRole").contains(&name));
-        // A ClusterRole, and a Role for bundle.
-        assert_eq!(on.0.len(), off.0.len() + 2, "{without_rbac}");
+        // A ClusterRole, one to retire disks, and a Role for bundle.
+        assert_eq!(on.0.len(), off.0.len() + 3, "{without_rbac}");
         for object in &off.0 {
             let object_name = object["metadata"]["name"].as_str().unwrap();
             let kind = object["kind"].as_str().unwrap();
