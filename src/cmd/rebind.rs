@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
@@ -61,6 +61,10 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
     let Some(of) = &pv.claim else {
         bail!("PV {name} was bound to no claim; nothing was changed");
     };
+    ensure!(
+        !pv.had_no_tenant(),
+        "PV {name} was bound to no claim, but reserved for {of}; nothing was changed"
+    );
     let claim = cluster.claim(of).await;
     let claim = claim.with_context(|| format!("reading claim {of}"))?;
     if pv.deleting {
@@ -113,6 +117,10 @@ impl Step {
             Self::Reserve => format!("it is reserved for a new claim {claim}"),
             Self::CreateClaim(_) => format!("claim {claim} is created again"),
             Self::AwaitBinding => format!("waiting until claim {claim} is Bound"),
+            Self::RestorePolicy(policy) if pv.link.is_some() => format!(
+                "it is Bound to claim {claim}; its policy is {policy} again; pods start after: kubectl local-volume consent {} --accept",
+                pv.name
+            ),
             Self::RestorePolicy(policy) => {
                 format!("it is Bound to claim {claim}; its policy is {policy} again")
             }
