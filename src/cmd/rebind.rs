@@ -7,7 +7,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::api_server::cluster;
@@ -89,11 +88,8 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
 }
 
 async fn pods(cluster: &Cluster, claim: &ClaimRef) -> Result<Vec<String>> {
-    let (namespace, all) = (Some(&*claim.namespace), ListParams::default());
-    let pods = cluster.pods(namespace, all, |pod| {
-        !pod.terminal && pod.claims.contains(&claim.name)
-    });
-    let pods = pods.await.context("listing the pods of the claim")?;
+    let pods = cluster.pods_of_claim(claim).await;
+    let pods = pods.context("listing the pods of the claim")?;
     Ok(pods.into_iter().map(|pod| pod.name).collect())
 }
 

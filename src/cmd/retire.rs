@@ -22,7 +22,7 @@ use super::run::UsageError;
 use super::status::show::text;
 use super::volume::{Volume, policy_patch, pv, volumes};
 use crate::args::{Replace, Retire, Steps};
-use crate::cluster::{ApiError, Cluster, PodView};
+use crate::cluster::{ApiError, Cluster};
 use crate::names::{LABEL_HOSTNAME, nodes_of_provisioner};
 use crate::types::VolumeMode;
 use crate::view::{Phase, PvView};
@@ -207,11 +207,8 @@ impl<'a> Retirement<'a> {
         if let Some(of) = pv.claim.as_ref().filter(|it| it.uid.is_some()) {
             claim = self.cluster.claim(of).await?;
             claim = claim.filter(|it| of.uid.as_ref() == Some(&it.uid));
-            let uses = |pod: &PodView| {
-                !pod.terminal && pod.node == self.node && pod.claims.contains(&of.name)
-            };
-            let all = ListParams::default();
-            pods = self.cluster.pods(Some(&of.namespace), all, uses).await?;
+            pods = self.cluster.pods_of_claim(of).await?;
+            pods.retain(|pod| pod.node == self.node);
         }
         Ok(Target {
             report,
