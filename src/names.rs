@@ -37,6 +37,10 @@ pub const ANNOTATION_PATH: &str = "local-volume-provisioner/path";
 pub const DISK_LABEL_PREFIX: &str = "disk.local-volume-provisioner.node-restriction.kubernetes.io/";
 /// Before any name, on the Node: an operator's decisions about volumes without a PV, separated by commas.
 pub const CONSENT_PREFIX: &str = "consent.local-volume-provisioner/";
+/// On the Node, while `adopt` compares the marks of all nodes: [`SALT_PREFIX`] and the salt of the claims' hashes.
+pub const ANNOTATION_SALT: &str = "consent.local-volume-provisioner/claim-hashes";
+/// Before the name and the secret of a salt, which is no consent.
+pub const SALT_PREFIX: &str = "salt:";
 /// On a cleaning Job: the UID of the claim whose data it deletes; empty where the PV named none.
 pub const ANNOTATION_CLAIM_UID: &str = "local-volume-provisioner/claim-uid";
 /// On a cleaning Job: the cleaner that the class had when the Job was created.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::api::ListParams;
 use tokio::time::Instant;
 
 use super::Actor;
@@ -14,9 +15,13 @@ use crate::inventory::Skip;
 use crate::names::pv_name_of_offer;
 use crate::plan::PvDraft;
 use crate::types::{HostPath, SkipReason};
+use crate::view::{ClaimRef, PvView};
 
 /// The pause after a mark could not be written.
 const UNMARKED_PAUSE: Duration = Duration::from_secs(10);
+
+/// The pause after another PV was found that names the claim of an adoption: each check lists all PVs.
+const CLAIMED_PAUSE: Duration = Duration::from_secs(30);
 
 impl Actor {
     /// Creates a PV, unless one of its volume exists, here or on another node.
@@ -51,6 +56,17 @@ impl Actor {
             return Ok(());
         }
         let token = draft.mark.as_ref().map(|it| &it.mark.token);
+        if let Some(claim) = &draft.claim
+            && let Some(other) = self.pv_of_claim(claim, token).await?
+        {
+            let path = &draft.volume.path;
+            let detail = format!(
+                "{path} is not adopted: PV {other} names the claim of its mark; delete that claim if it has no data yet, and create it again later"
+            );
+            let skip = Skip::new(SkipReason::Dirty, detail);
+            self.refuse(draft, skip, CLAIMED_PAUSE);
+            return Ok(());
+        }
         // A write that fails may have an effect.
         if let Some(token) = token {
             self.ledger.lock().begin_offer(token);
@@ -77,7 +93,8 @@ impl Actor {
                     metrics.discovery_total.with_label_values(&[mode]).inc();
                     let duration = metrics.discovery_duration.with_label_values(&[mode]);
                     duration.observe(pass.elapsed().as_secs_f64());
-                    tracing::info!(pv = name, path = %draft.volume.path, class = draft.volume.class.name, "created a PersistentVolume");
+                    let claim = draft.claim.as_ref().map(tracing::field::display);
+                    tracing::info!(pv = name, claim, path = %draft.volume.path, class = draft.volume.class.name, "created a PersistentVolume");
                     return Ok(());
                 }
                 Err(ApiError::Conflict) => {
@@ -93,6 +110,23 @@ impl Actor {
             "the names {first} and {second} belong to PVs of other volumes; rename the entry {}",
             draft.volume.path
         )))
+    }
+
+    /// A PV of any node and driver that names a claim, other than that of this offer. No claim may get data that is not its
+    /// latest.
+    async fn pv_of_claim(
+        &self,
+        claim: &ClaimRef,
+        token: Option<&String>,
+    ) -> Result<Option<String>, ApiError> {
+        let is_other = |pv: &PvView| {
+            let named = pv.claim.as_ref();
+            let named = named.is_some_and(|it| it.to_string() == claim.to_string());
+            named && (pv.offer.is_none() || pv.offer.as_ref() != token)
+        };
+        let cluster = &self.context.cluster;
+        let pvs = cluster.pvs_in_pages(ListParams::default(), is_other);
+        Ok(pvs.await?.pop().map(|pv| pv.name))
     }
 
     /// Whether the PV of a name is of the volume at a path, whether or not this provisioner created it. Then it is cached,

@@ -126,7 +126,7 @@ pub(super) fn write_mark(write: &MarkWrite, machine: &Machine) -> Result<(), Obs
                 usable.map_err(|why| unknown(&write.volume, &why))?;
             }
         }
-        Opened::Filesystem(root) if mark.state == MarkState::Pending => {
+        Opened::Filesystem(root) if mark.state == MarkState::Pending && !mark.is_adoption() => {
             mark.root = RootAttributes::read(root.as_fd()).ok();
         }
         // An adopted PV has no earlier mark.

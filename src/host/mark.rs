@@ -107,7 +107,7 @@ pub struct Mark {
     pub class: String,
     /// The claim as `namespace/name`, from the first bind.
     pub claim: Option<String>,
-    /// The UID of that claim, if the PV is bound to its disk.
+    /// The UID of that claim, if the PV is bound to its disk; empty while the PV is only reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_uid: Option<String>,
     /// The [`header_hash`] of a device at its offer.
@@ -131,6 +131,13 @@ pub struct Mark {
     /// What a later version recorded, which this one keeps.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+impl Mark {
+    /// Whether its PV, which is about to be created, is for the claim that it names and for no other.
+    pub fn is_adoption(&self) -> bool {
+        self.state == MarkState::Pending && self.claim.is_some()
+    }
 }
 
 /// The hexadecimal digits of a digest.

@@ -11,7 +11,7 @@ use crate::host::mark::Mark;
 use crate::inventory::Volume;
 use crate::quantity;
 use crate::types::HostPath;
-use crate::view::{JobView, NodeView, PvRef, PvView, Tenancy};
+use crate::view::{ClaimRef, JobView, NodeView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
 use super::{About, Cancellation, CleanupState, OwnerQuery};
@@ -116,6 +116,8 @@ pub struct PvDraft {
     pub hostname: String,
     /// The mark that precedes the PV.
     pub mark: Option<MarkWrite>,
+    /// The only claim that may have it, whose data the volume holds.
+    pub claim: Option<ClaimRef>,
     /// The object, under the first name.
     pub object: Value,
 }

@@ -31,7 +31,7 @@ pub const TO_DECIDE_FIRST: &str = "to decide, set the annotation ";
 /// The consents that a text names.
 pub fn consents_in(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|it: char| !it.is_ascii_alphanumeric() && !":-".contains(it));
-    let verbs = ["accept:", "forget:", "move:", "wipe:"];
+    let verbs = ["accept:", "adopt:", "forget:", "move:", "wipe:"];
     words.filter(move |word| verbs.iter().any(|verb| word.starts_with(verb)))
 }
 

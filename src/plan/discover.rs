@@ -17,11 +17,11 @@ use crate::quantity;
 use crate::types::{HostPath, SkipReason};
 use crate::view::{Ownership, PvView, ReclaimPolicy, StorageClassView};
 
-use super::eligible::may_be_offered;
+use super::adopt::reserve;
 use super::link::label_of;
 use super::{
-    About, Action, ClassReport, Occupant, Planner, PvDraft, Refusal, VolumeReport, VolumeState,
-    reasons,
+    About, Action, ClassReport, MarkReport, Occupant, Planner, PvDraft, Refusal, VolumeReport,
+    VolumeState, reasons,
 };
 
 /// The number of entries that one message names.
@@ -172,7 +172,7 @@ impl<'a> Planner<'a> {
             report.capacity = Some(volume.candidate.capacity);
             report.identity = Some(volume.candidate.identity.text.clone());
             let mark = volume.candidate.mark.on_disk.valid();
-            report.mark = mark.map(Into::into);
+            report.mark = mark.map(|mark| MarkReport::new(mark, self.node.salt()));
         }
         if let Some(pv) = self.pv_of_entry(class, &path) {
             self.describe(pv, &mut report);
@@ -188,7 +188,7 @@ impl<'a> Planner<'a> {
                 .unclaimed(volume)
                 .and_then(|()| self.is_mark_settled(volume))
                 .and_then(|is_settled| {
-                    let may_be_new = Self::is_empty_enough(volume);
+                    let may_be_new = self.is_empty_enough(volume);
                     let may_be_new = may_be_new.and_then(|()| self.can_bind(volume));
                     if let Err(skip) = may_be_new {
                         self.is_of_no_other_node(volume)?;
@@ -198,7 +198,7 @@ impl<'a> Planner<'a> {
                 }),
         };
         match offered {
-            Ok((volume, storage_class, true)) if complete && may_be_offered(volume) => {
+            Ok((volume, storage_class, true)) if complete && self.may_be_offered(volume) => {
                 self.offer(volume, storage_class, &mut report);
             }
             Ok(_) => report.state = VolumeState::Creating,
@@ -235,7 +235,9 @@ impl<'a> Planner<'a> {
     ) {
         let candidate = &volume.candidate;
         let draft = self.draft(volume, storage_class);
-        let refusal = self.snapshot.ledger.refusals.of(volume);
+        // The claim of an adoption has another PV, which no longer matters once the volume is wiped.
+        let is_valid = |it: &&Refusal| it.skip.reason != SkipReason::Dirty || draft.claim.is_some();
+        let refusal = self.snapshot.ledger.refusals.of(volume).filter(is_valid);
         match refusal {
             None => {
                 report.state = VolumeState::Creating;
@@ -244,7 +246,9 @@ impl<'a> Planner<'a> {
             // The refusal is reported until the action below has been retried.
             Some(Refusal { skip, .. }) => {
                 report.reason = Some(skip.reason);
-                report.detail = Some(skip.detail.clone());
+                let is_claimed = skip.reason == SkipReason::Dirty;
+                let to_decide = is_claimed.then(|| self.to_decide(candidate, false));
+                report.detail = Some(skip.detail.clone() + &to_decide.unwrap_or_default());
             }
         }
         let is_due = refusal.is_none_or(|it| it.retry_at <= self.snapshot.now);
@@ -281,7 +285,8 @@ impl<'a> Planner<'a> {
         // A marked volume is protected from the first claim on.
         let is_protected =
             config.protect_released_data && *policy == ReclaimPolicy::Delete && cluster.is_none();
-        let mark = cluster.map(|cluster| self.pending_mark(cluster, volume));
+        let claim = self.claim_to_adopt(volume);
+        let mark = cluster.map(|cluster| self.pending_mark(cluster, volume, claim.as_ref()));
         let token = mark.as_ref().map(|it| &it.mark.token);
         let is_in_directory = candidate.mark.place == Some(Place::StateDirectory);
         let directory = self.snapshot.state_directory.as_ref();
@@ -348,12 +353,16 @@ impl<'a> Planner<'a> {
         if let Some(fs_type) = &class.fs_type {
             object["spec"]["local"]["fsType"] = json!(fs_type);
         }
+        if let Some(claim) = &claim {
+            reserve(&mut object, claim);
+        }
         PvDraft {
             name,
             second_name,
             volume: Arc::clone(volume),
             hostname: node.hostname.clone(),
             mark,
+            claim,
             object,
         }
     }

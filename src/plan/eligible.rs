@@ -79,10 +79,11 @@ impl Planner<'_> {
     }
 
     /// Whether the policy of its class admits the contents of a volume. The mark comes first: it knows of a tenant.
-    pub(super) fn is_empty_enough(volume: &Arc<Volume>) -> Result<(), Skip> {
+    pub(super) fn is_empty_enough(&self, volume: &Arc<Volume>) -> Result<(), Skip> {
         let (class, path) = (&volume.class, &volume.path);
         if class.discovery_policy == DiscoveryPolicy::EmptyOnly
             && let Contents::Holds(what) = &volume.candidate.contents
+            && self.claim_to_adopt(volume).is_none()
         {
             let (name, mount_path) = (&class.name, &volume.mount_path);
             let detail = format!(
@@ -93,6 +94,18 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Whether the volume's contents are known, if its class requires that. They are not when its PV was deleted
+    /// during the scan.
+    pub(super) fn may_be_offered(&self, volume: &Arc<Volume>) -> bool {
+        match volume.class.discovery_policy {
+            DiscoveryPolicy::Any => true,
+            DiscoveryPolicy::EmptyOnly => {
+                volume.candidate.contents == Contents::Empty
+                    || self.claim_to_adopt(volume).is_some()
+            }
+        }
+    }
+
     /// Whether a PV that the cache may not show yet is being created for this path or this storage, also for
     /// an earlier configuration. Its result has to be awaited.
     pub(super) fn is_being_created(&self, path: &HostPath, identity: &Identity) -> bool {
@@ -101,14 +114,5 @@ impl Planner<'_> {
         creating.contains_key(path)
             || around(creating, path).is_some()
             || creating.values().any(is_recorded)
-    }
-}
-
-/// Whether the volume's contents are known, if its class requires that. They are not when its PV was deleted
-/// during the scan.
-pub(super) fn may_be_offered(volume: &Arc<Volume>) -> bool {
-    match volume.class.discovery_policy {
-        DiscoveryPolicy::Any => true,
-        DiscoveryPolicy::EmptyOnly => volume.candidate.contents == Contents::Empty,
     }
 }

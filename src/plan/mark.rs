@@ -48,6 +48,8 @@ pub(super) enum Unowned {
     Clean,
     /// Its PV was deleted unused: the mark becomes `free`.
     Ended,
+    /// It is offered with its data, to the claim that its mark names.
+    Adopt,
     /// An operator consents to a cleanup.
     Wipe,
     /// It may hold the data of a tenant.
@@ -99,11 +101,12 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
                     false
                 }
                 _ if !observed.weak && mark.identity_hash != observed.hash() => false,
-                // The API server was restored, and a later claim has the name of the first one.
+                // The API server was restored, and a later claim has the name of the first one. Or the volume was adopted
+                // for a claim of this name, whose UID was not known yet.
                 MarkState::Used
                     if pv.phase == Phase::Bound && mark.claim_uid != claim_uid_of(pv) =>
                 {
-                    false
+                    mark.claim_uid.as_deref() == Some("") && mark.claim == claim_of(pv)
                 }
                 before if before < state => true,
                 // The header has proven the disk, which had another identity in an earlier boot.
@@ -133,7 +136,8 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         // The PV is of an earlier version or of the Go provisioner, which left an old mark behind.
         MarkOnDisk::Valid(mark) if pv.offer.is_none() => {
             // A mark `pending` precedes a PV of ours, whose name this PV has taken.
-            let is_new = mark.state == MarkState::Pending && mark.cluster == cluster;
+            let is_pending = mark.state == MarkState::Pending && !mark.is_adoption();
+            let is_new = is_pending && mark.cluster == cluster;
             let is_free = mark.state == MarkState::Free;
             is_new || is_free || is_empty || pv.phase == Phase::Bound
         }
@@ -179,9 +183,11 @@ fn claim_of(pv: &PvView) -> Option<String> {
     pv.claim.as_ref().map(ToString::to_string)
 }
 
-/// The UID that the mark of a PV names. Others keep the format of earlier versions.
+/// The UID that the mark of a PV names, or "" if the PV is only reserved. Others keep the format of earlier versions.
 fn claim_uid_of(pv: &PvView) -> Option<String> {
-    pv.link.as_ref().and(pv.claim.as_ref()?.uid.clone())
+    let claim = pv.claim.as_ref().filter(|_| pv.link.is_some())?;
+    let reserved = || (pv.phase != Phase::Bound).then(String::new);
+    claim.uid.clone().or_else(reserved)
 }
 
 /// The mark of a PV's volume in a state. It keeps what the offer recorded.
@@ -221,6 +227,7 @@ fn is_clean(mark: &MarkOnDisk, cluster: &str, candidate: &Candidate) -> bool {
     match mark {
         MarkOnDisk::Absent => true,
         MarkOnDisk::Valid(it) if it.cluster == cluster && candidate.mark.is_free() => true,
+        MarkOnDisk::Valid(it) if it.is_adoption() => false,
         MarkOnDisk::Valid(_) | MarkOnDisk::Unreadable { .. } => is_empty(),
     }
 }
@@ -282,6 +289,7 @@ pub(super) fn unowned(
     };
     match mark.state {
         _ if mark.cluster != cluster || !is_its_disk || leftovers => Unowned::Dirty,
+        _ if mark.is_adoption() => Unowned::Dirty,
         MarkState::Pending | MarkState::Offered if has_ended() => Unowned::Ended,
         MarkState::Pending | MarkState::Offered if mark.read_only && candidate.read_only => {
             Unowned::Clean

@@ -143,6 +143,9 @@ impl<'a> Planner<'a> {
     }
 
     fn unowned(&self, volume: &Volume, cluster: &str) -> Unowned {
+        if self.adopts(volume, cluster).is_some() {
+            return Unowned::Adopt;
+        }
         let (consents, is_its_disk) = (&self.node.consents, self.is_marked(&volume.candidate));
         unowned(cluster, volume, consents, self.snapshot, is_its_disk)
     }
@@ -203,7 +206,7 @@ impl<'a> Planner<'a> {
             return Ok(false);
         }
         let unowned = self.unowned(volume, cluster);
-        if matches!(unowned, Unowned::Wipe | Unowned::Dirty)
+        if !matches!(unowned, Unowned::Clean | Unowned::Ended)
             && let Some(pv) = self.by_uid.get(uid_of_mark(candidate))
         {
             let (pv, other) = (&pv.name, pv.path().map_or("", HostPath::as_str));
@@ -213,7 +216,7 @@ impl<'a> Planner<'a> {
             return Err(Skip::new(SkipReason::IdentityOnOtherPV, detail));
         }
         match unowned {
-            Unowned::Clean => Ok(true),
+            Unowned::Clean | Unowned::Adopt => Ok(true),
             Unowned::Ended => {
                 if let MarkOnDisk::Valid(mark) = found {
                     self.write_mark(volume, mark, MarkState::Free);
@@ -229,7 +232,6 @@ impl<'a> Planner<'a> {
             }
             Unowned::Dirty => {
                 self.is_of_no_other_node(volume)?;
-                let node = &self.node.name;
                 let what = match found.valid() {
                     None if self.may_have_lost_mark(candidate) => {
                         "the state directory was lost, which may have had its mark; once all volumes of the node are settled, remove the file doubt from it".into()
@@ -243,14 +245,31 @@ impl<'a> Planner<'a> {
                     }
                     _ => describe(found),
                 };
-                let [wipe, accept] = ["wipe", "accept"].map(|verb| consent(verb, None, candidate));
-                let hash = candidate.identity.hash();
-                let detail = format!(
-                    "{path} may hold the data of a tenant: {what}{TO_DECIDE}kubectl annotate --overwrite node {node} {CONSENT_PREFIX}{hash}={wipe} (deletes the data, then offers the volume), or ={accept} (offers it as it is)"
-                );
+                let of_adoption = |it: &&Mark| it.cluster != *cluster || it.is_adoption();
+                let of_adoption = found.valid().filter(of_adoption);
+                let adoptable = of_adoption.map(|_| self.adoptable(volume).err());
+                let why = match adoptable.flatten() {
+                    Some(why) => format!("; it cannot be adopted: {why}"),
+                    None => String::new(),
+                };
+                let to_decide = self.to_decide(candidate, adoptable == Some(None));
+                let detail =
+                    format!("{path} may hold the data of a tenant: {what}{why}{to_decide}");
                 Err(Skip::new(SkipReason::Dirty, detail))
             }
         }
+    }
+
+    /// The annotations of the Node that decide about a volume without a PV.
+    pub(super) fn to_decide(&self, candidate: &Candidate, is_adoptable: bool) -> String {
+        let (node, hash) = (&self.node.name, candidate.identity.hash());
+        let [wipe, accept, adopt] =
+            ["wipe", "accept", "adopt"].map(|verb| consent(verb, None, candidate));
+        let adopt = format!(", or ={adopt} (offers it to the claim of its mark only)");
+        let adopt = if is_adoptable { &*adopt } else { "" };
+        format!(
+            "{TO_DECIDE}kubectl annotate --overwrite node {node} {CONSENT_PREFIX}{hash}={wipe} (deletes the data, then offers the volume), or ={accept} (offers it as it is){adopt}"
+        )
     }
 
     /// Reads the PV that a mark may name, once for each mark.

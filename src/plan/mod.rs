@@ -5,6 +5,7 @@
 //! [`verdict`].
 
 mod action;
+mod adopt;
 mod cancel;
 mod cleanup;
 mod consent;
@@ -62,7 +63,7 @@ use occupied::Layers;
 pub use occupied::{Occupant, Occupied};
 pub use owners::{OWNER_LIST, OtherPvs, OwnerQuery};
 pub use pod_mounts::Contradictions;
-pub use report::{About, ClassReport, Notice, VolumeReport, VolumeState, reasons};
+pub use report::{About, ClassReport, MarkReport, Notice, VolumeReport, VolumeState, reasons};
 use slots::Slots;
 pub use snapshot::{Cleanup, CleanupState, Settings, Snapshot};
 

@@ -8,13 +8,20 @@ use crate::host::sha256;
 use crate::inventory::{Contents, Volume};
 use crate::names::{LINK_LENGTH, fnv1a_64, is_link};
 use crate::types::VolumeMode;
+use crate::view::ClaimRef;
 
 use super::mark::holds_leftovers;
 use super::{MarkWrite, Planner};
 
 impl Planner<'_> {
     /// The mark that precedes the creation of a PV. A filesystem that a tenant may have emptied gets the root of its offer.
-    pub(super) fn pending_mark(&self, cluster: &str, volume: &Arc<Volume>) -> MarkWrite {
+    /// That of an adoption keeps the claim, and the root of the former offer.
+    pub(super) fn pending_mark(
+        &self,
+        cluster: &str,
+        volume: &Arc<Volume>,
+        claim: Option<&ClaimRef>,
+    ) -> MarkWrite {
         let (path, candidate) = (&volume.path, &volume.candidate);
         // Each offer has another token, also that of a volume whose mark is lost: a token tells whether an offer has ended.
         // An offer that has begun goes on, since during a rolling update another provisioner may be about to create its PV.
@@ -45,10 +52,11 @@ impl Planner<'_> {
         let resets_root = !is_device
             && candidate.mark.has_past()
             && !is_own
+            && claim.is_none()
             && candidate.contents == Contents::Empty;
         // Without a PV, no tenant uses it: the write of the mark reads it otherwise.
         let offered = found.valid().and_then(|it| it.root.clone());
-        let root = offered.filter(|_| resets_root);
+        let root = offered.filter(|_| resets_root || claim.is_some());
         let mark = Mark {
             cluster: cluster.to_owned(),
             token,
@@ -57,6 +65,7 @@ impl Planner<'_> {
             state: MarkState::Pending,
             identity_hash: candidate.identity.hash(),
             class: volume.class.name.clone(),
+            claim: claim.map(ToString::to_string),
             read_only: candidate.read_only,
             root,
             written_at: self.snapshot.date,

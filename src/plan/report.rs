@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::host::mark::Mark;
+use crate::host::mark::{Mark, MarkState};
+use crate::host::sha256;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{ClaimRef, Phase, PvRef, PvView};
 
@@ -128,11 +129,26 @@ pub struct MarkReport {
     pub pv_uid: String,
     /// The cluster that wrote it.
     pub cluster: String,
+    /// A hash of the claim with the salt of an operator: `/status`, which requires no authentication, names no claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_hash: Option<String>,
 }
 
-impl From<&Mark> for MarkReport {
-    fn from(mark: &Mark) -> Self {
+impl MarkReport {
+    /// Reports a mark. A salt `<name>-<secret>` gives the hash `<name>:<hash>`, also of a mark without a claim, which differs
+    /// from all others. Without a salt, nothing tells the claim.
+    pub fn new(mark: &Mark, salt: Option<&str>) -> Self {
+        let claim = mark
+            .claim
+            .as_ref()
+            .filter(|_| mark.state != MarkState::Free);
+        let claim = claim.unwrap_or(&mark.token);
+        let hash = |salt: &str| {
+            let name = salt.split('-').next().unwrap_or_default();
+            format!("{name}:{}", sha256(format!("{salt} {claim}").as_bytes()))
+        };
         Self {
+            claim_hash: salt.map(hash),
             state: mark.state.as_str(),
             pv_uid: mark.pv_uid.clone(),
             cluster: mark.cluster.clone(),

@@ -1,11 +1,14 @@
 //! Tables of situations, and properties of random ones.
 
 mod adopt;
+mod adopted_pv;
+mod adoption_properties;
 mod cancel;
 mod class;
 mod cleanup;
 mod due;
 mod empty_only;
+mod former_cluster;
 mod identity;
 mod installations;
 mod jobs;

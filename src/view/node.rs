@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
 use super::partial::annotation_is_true;
-use crate::names::{ANNOTATION_PAUSED, CONSENT_PREFIX, LABEL_HOSTNAME};
+use crate::names::{ANNOTATION_PAUSED, CONSENT_PREFIX, LABEL_HOSTNAME, SALT_PREFIX};
 
 /// The Node that this provisioner serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,12 @@ impl NodeView {
             consents: consents(metadata),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
         })
+    }
+
+    /// The salt of an operator for hashes of claims.
+    pub fn salt(&self) -> Option<&str> {
+        let mut consents = self.consents.iter();
+        consents.find_map(|it| it.strip_prefix(SALT_PREFIX))
     }
 
     /// The owner reference that garbage-collects an object with this Node.

@@ -49,6 +49,7 @@ fn a_new_volume_is_offered_with_the_plainest_settings() {
         volume: volume(&world.config.classes["fast"], "a", &fs(1)),
         hostname: "host-1".into(),
         mark: None,
+        claim: None,
         object: json!({
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -112,6 +113,7 @@ fn a_new_volume_is_offered_with_every_setting() {
         volume: volume(&world.config.classes["fast"], "a", &disk),
         hostname: "host-1".into(),
         mark: None,
+        claim: None,
         object: json!({
             "apiVersion": "v1",
             "kind": "PersistentVolume",
