@@ -3,6 +3,7 @@
 // A doc comment is a text of --help; on a flattened struct it replaces the description of the command.
 #![allow(missing_docs, reason = "see above")]
 
+mod adopt;
 mod bundle;
 mod check;
 mod check_config;
@@ -30,6 +31,7 @@ use std::str::FromStr;
 use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use adopt::Adopt;
 pub use bundle::Bundle;
 pub use check::Check;
 pub use check_config::CheckConfig;
@@ -74,6 +76,8 @@ pub enum Command {
     Explain(Explain),
     /// Permits one act on a volume that the provisioner refuses otherwise: to wipe it, to accept it, or to forget its PV.
     Consent(Consent),
+    /// Offers the volumes of a former cluster again, each with its data and to its former claim only.
+    Adopt(Adopt),
     /// Pauses the cleaning of a PV's volume, of a node, or of the cluster.
     Pause(Pause),
     /// Resumes the cleaning that pause has stopped.

@@ -62,6 +62,10 @@ pub struct Verbs {
     #[arg(long)]
     accept: bool,
 
+    /// Offer a volume of a former cluster with its data, to the claim that its mark names and to no other.
+    #[arg(long)]
+    adopt: bool,
+
     /// Delete the PV, and touch no disk.
     #[arg(long)]
     forget: bool,
@@ -70,6 +74,7 @@ pub struct Verbs {
 /// An act that the provisioner refuses without a consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
+    Adopt,
     Accept,
     Forget,
     Wipe,
@@ -77,11 +82,12 @@ pub enum Verb {
 
 impl Verb {
     /// All, the safe ones first.
-    pub const ALL: [Self; 3] = [Self::Accept, Self::Forget, Self::Wipe];
+    pub const ALL: [Self; 4] = [Self::Adopt, Self::Accept, Self::Forget, Self::Wipe];
 
     /// The option without its dashes, and the first part of a consent.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Adopt => "adopt",
             Self::Accept => "accept",
             Self::Forget => "forget",
             Self::Wipe => "wipe",
@@ -94,6 +100,7 @@ impl Consent {
     pub fn verb(&self) -> Option<Verb> {
         match self.verb {
             Verbs { wipe: true, .. } => Some(Verb::Wipe),
+            Verbs { adopt: true, .. } => Some(Verb::Adopt),
             Verbs { accept: true, .. } => Some(Verb::Accept),
             Verbs { forget: true, .. } => Some(Verb::Forget),
             Verbs { .. } => None,

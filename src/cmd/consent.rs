@@ -16,13 +16,13 @@ use super::fleet::{self, Answer};
 use super::run::UsageError;
 use super::status::show::{printed, text};
 use super::volume::{Volume, volumes};
-use crate::args::{Consent, Verb};
+use crate::args::{Consent, Provisioners, Verb};
 use crate::cluster::{ApiError, Cluster};
 use crate::log::printable;
 use crate::names::{ANNOTATION_CONSENT, CONSENT_PREFIX};
 
 /// A volume, and the consent for it.
-type Decision = (Volume, String);
+pub(super) type Decision = (Volume, String);
 
 /// Shows the volume, or all volumes of a former cluster, asks, and sets the annotations.
 ///
@@ -83,6 +83,9 @@ fn shown(volume: &Volume) -> String {
 fn effect(verb: Verb, has_pv: bool) -> &'static str {
     match verb {
         Verb::Wipe => "the disk that is there is wiped; its data is lost",
+        Verb::Adopt => {
+            "the volume is offered with its data, to the claim that its mark names and to no other"
+        }
         Verb::Accept if has_pv => "the disk that is there is the PV's, and its data is the claim's",
         Verb::Accept => "the volume is offered with its data, which the next tenant can read",
         Verb::Forget => {
@@ -111,26 +114,12 @@ async fn all(
     let class = request.class.as_deref().unwrap_or_default();
     let former = request.from_cluster.as_deref().unwrap_or_default();
     let Some(verb @ (Verb::Wipe | Verb::Accept)) = request.verb() else {
-        bail!(UsageError("--all requires --wipe or --accept".into()));
+        bail!(UsageError(
+            "--all requires --wipe or --accept; see also adopt".into()
+        ));
     };
-    // Marks of this cluster name tenants whose PVs were lost, not those of a cluster that is gone.
-    let own = uid_of(cluster).await?.context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
-    ensure!(
-        own != former,
-        UsageError(format!(
-            "--from-cluster {former} is this cluster: decide for each volume"
-        ))
-    );
-    let answers = fleet::ask_all(cluster, request.provisioners.namespace.as_deref(), None).await?;
-    for error in answers.iter().filter_map(Answer::error) {
-        writeln!(out, "left out: {}", printable(error))?;
-    }
-    let is_wanted = |volume: &Volume| {
-        volume.class == class
-            && text(&volume.report, "reason") == "Dirty"
-            && text(&volume.report["mark"], "cluster") == former
-    };
-    let found = volumes(&answers).filter(is_wanted);
+    let (found, _) = of_former_cluster(cluster, &request.provisioners, former, out).await?;
+    let found = found.into_iter().filter(|it| it.class == class);
     let decisions: Vec<_> = found.filter_map(|it| decision(it, verb).ok()).collect();
     ensure!(
         !decisions.is_empty(),
@@ -144,10 +133,39 @@ async fn all(
     Ok((decisions, verb))
 }
 
+/// The volumes without a PV that wait for a decision and whose marks are of a former cluster, and whether all provisioners
+/// answered.
+pub(super) async fn of_former_cluster(
+    cluster: &Cluster,
+    provisioners: &Provisioners,
+    former: &str,
+    out: &mut (dyn Write + Send),
+) -> Result<(Vec<Volume>, bool)> {
+    // Marks of this cluster name tenants whose PVs were lost, not those of a cluster that is gone.
+    let own = uid_of(cluster).await?.context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
+    ensure!(
+        own != former,
+        UsageError(format!(
+            "--from-cluster {former} is this cluster: decide for each volume"
+        ))
+    );
+    let answers = fleet::ask_all(cluster, provisioners.namespace.as_deref(), None).await?;
+    for error in answers.iter().filter_map(Answer::error) {
+        writeln!(out, "left out: {}", printable(error))?;
+    }
+    let is_wanted = |volume: &Volume| {
+        text(&volume.report, "reason") == "Dirty"
+            && text(&volume.report["mark"], "cluster") == former
+    };
+    let is_complete = answers.iter().all(|it| it.error().is_none());
+    Ok((volumes(&answers).filter(is_wanted).collect(), is_complete))
+}
+
 /// The question, and the answer that confirms.
-fn question(decisions: &[Decision], verb: Verb) -> (String, String) {
+pub(super) fn question(decisions: &[Decision], verb: Verb) -> (String, String) {
     let what = match verb {
         Verb::Wipe => "All data in it will be lost.",
+        Verb::Adopt => "Only the claim of its mark will get its data.",
         Verb::Accept => "Its data will be readable.",
         Verb::Forget => "Its PV will be deleted.",
     };
@@ -165,7 +183,11 @@ fn question(decisions: &[Decision], verb: Verb) -> (String, String) {
 }
 
 /// Sets the annotation of the PV, or of the Node under a key of the disk.
-async fn give(cluster: &Cluster, volume: &Volume, consent: &str) -> Result<(), ApiError> {
+pub(super) async fn give(
+    cluster: &Cluster,
+    volume: &Volume,
+    consent: &str,
+) -> Result<(), ApiError> {
     if let Some(pv) = &volume.pv {
         let metadata = json!({ "annotations": { ANNOTATION_CONSENT: consent } });
         return cluster.patch_pv(&pv.reference(), metadata).await.map(drop);

@@ -1,5 +1,6 @@
 //! The subcommands, one module each, and what several of them share.
 
+pub mod adopt;
 pub(crate) mod api_server;
 mod ask;
 pub mod bundle;

@@ -1,6 +1,7 @@
 //! The commands of operators, from outside the cluster, with running provisioners.
 
 mod accidents;
+mod adopt;
 mod bundle;
 mod check;
 mod consent;
@@ -13,6 +14,7 @@ mod retire;
 
 use std::path::{Path, PathBuf};
 
+use control_plane::resource;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use serde_json::{Value, json};
@@ -52,6 +54,12 @@ fn with_pod(stage: &Stage, mut provisioner: Program, node: &str) -> Program {
 fn other_node(stage: &Stage) -> (String, Program, PathBuf) {
     let node = stage.named("other-node");
     stage.register_node(&node, Some(&node));
+    let (provisioner, disks) = provisioner_of_other(stage, &node);
+    (node.clone(), with_pod(stage, provisioner, &node), disks)
+}
+
+/// Starts the provisioner of another node. Returns it with the directory of the class `fast` there.
+fn provisioner_of_other(stage: &Stage, node: &str) -> (Program, PathBuf) {
     let dir = |name| stage.sandbox.dir(&format!("{name}-of-{node}")).unwrap();
     let (disks, config) = (dir("disks"), dir("config"));
     let class = json!({ "hostDir": disks, "mountDir": disks });
@@ -59,7 +67,7 @@ fn other_node(stage: &Stage) -> (String, Program, PathBuf) {
     std::fs::write(config.join("storageClassMap"), map).unwrap();
     let mut command = stage.command();
     command
-        .envs([("MY_NODE_NAME", &node)])
+        .envs([("MY_NODE_NAME", node)])
         .env("STATE_DIRECTORY", dir("state"))
         .arg("--config")
         .arg(config)
@@ -67,8 +75,7 @@ fn other_node(stage: &Stage) -> (String, Program, PathBuf) {
         .arg(stage.kubelet_dir())
         .args(["--listen-address=127.0.0.1:0", "--config-sync-period=1s"]);
     let log = stage.sandbox.path().join(format!("{node}.log"));
-    let provisioner = Program::start(command, log).unwrap();
-    (node.clone(), with_pod(stage, provisioner, &node), disks)
+    (Program::start(command, log).unwrap(), disks)
 }
 
 /// NODE:PATH on the stage's node.
@@ -105,6 +112,15 @@ fn replaced_disk(
     keep_secret(&path);
     in_state(stage, provisioner, &path, "IdentityMismatch");
     (path, name(&pv), disks)
+}
+
+/// Gives the cluster another UID, as one that was installed again has.
+fn install_again(stage: &Stage, uid: &str) {
+    let store = stage.embedded().unwrap().store();
+    let namespace = store.get(&resource::NAMESPACES, "", "kube-system").unwrap();
+    let mut namespace = json!(*namespace);
+    namespace["metadata"]["uid"] = json!(uid);
+    store.restore(&resource::NAMESPACES, namespace);
 }
 
 /// The annotations of a node.

@@ -1,6 +1,5 @@
 //! `consent`.
 
-use control_plane::resource;
 use support::stage::uid;
 
 use super::*;
@@ -151,15 +150,6 @@ fn pv_of_another_disk_is_forgotten_and_the_disk_keeps_its_data() {
         stage.pvs_at(&path).iter().all(|pv| uid(pv) != old)
     });
     stage.still(&mut provisioner, "nothing is wiped", || has_secret(&path));
-}
-
-/// Gives the cluster another UID, as one that was installed again has.
-fn install_again(stage: &Stage, uid: &str) {
-    let store = stage.embedded().unwrap().store();
-    let namespace = store.get(&resource::NAMESPACES, "", "kube-system").unwrap();
-    let mut namespace = json!(*namespace);
-    namespace["metadata"]["uid"] = json!(uid);
-    store.restore(&resource::NAMESPACES, namespace);
 }
 
 /// Volumes of two former clusters and of this one.
