@@ -3,6 +3,8 @@
 //! The policy Retain comes first: the provisioner deletes a PV before it wipes the first byte, and it deletes none with this
 //! policy. Each pass decides by the present state, so the command continues when it is run again.
 
+mod elsewhere;
+
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -23,7 +25,10 @@ use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
 /// # Errors
 /// When the data cannot be saved this way, a request failed, or after the timeout.
 pub async fn command(request: &Rebind, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let cluster = cluster(&request.api_server).await?;
+    let cluster = cluster(&request.provisioners.api_server).await?;
+    if let Some(node) = &request.to {
+        return elsewhere::command(request, node, &cluster, out).await;
+    }
     let mut progress = Progress::new(out, request.timeout);
     loop {
         let pv = existing_pv(&cluster, &request.pv).await?;

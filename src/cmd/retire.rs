@@ -136,6 +136,10 @@ impl<'a> Retirement<'a> {
             self.ask(&targets).await?;
             for target in &targets {
                 let (name, step) = (&target.pv.name, target.step(self.data));
+                ensure!(
+                    step != Step::AwaitDeletion || self.data == Data::Cleaned || target.is_kept(),
+                    "PV {name} is being deleted, so its volume is cleaned and offered again: run the command for its next PV"
+                );
                 self.progress.show(name, &target.said(step, &self.node))?;
                 if !self.request.dry_run {
                     taken(name, self.take(step, target).await)?;

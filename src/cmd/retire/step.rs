@@ -48,7 +48,7 @@ impl Target {
     pub fn step(&self, data: Data) -> Step {
         let pv = &self.pv;
         let is_absent = matches!(text(&self.report, "state"), "NotMounted" | "Missing");
-        let is_kept = pv.policy == ReclaimPolicy::Retain;
+        let is_kept = self.is_kept();
         match pv.phase {
             _ if pv.deleting => Step::AwaitDeletion,
             Phase::Bound if data == Data::Kept && !is_kept => Step::Withhold,
@@ -59,6 +59,11 @@ impl Target {
             _ if is_absent => Step::Delete,
             _ => Step::AwaitUnmount,
         }
+    }
+
+    /// Whether the policy of the PV keeps its data.
+    pub fn is_kept(&self) -> bool {
+        self.pv.policy == ReclaimPolicy::Retain
     }
 
     /// What the step does, or waits for.

@@ -88,3 +88,63 @@ fn pv_without_a_claim_and_claim_with_another_pv_are_refused() {
     answers(&result, 1, &[&why]);
     in_state(&stage, &mut provisioner, &one, "Retained");
 }
+
+#[test]
+fn claim_has_its_disk_again_after_that_was_moved_to_another_node() {
+    let (stage, []) = or_skip!(reachable([]));
+    let mut first = provisioner(&stage);
+    let disk = ext4(&stage);
+    let path = mount(&stage, &disk, "disks/fast/moved");
+    let bound = stage.used(&stage.bind("claim", &path));
+    let pv = name(&bound);
+    keep_secret(&path);
+    in_state(&stage, &mut first, &path, "Bound");
+
+    // The server dies, and its disk is put into another one.
+    drop(first);
+    stage.sandbox.umount(&path).unwrap();
+    let (node, mut second, disks) = other_node(&stage);
+    let to = ["--to", &*node, "--yes"];
+    let missing = format!("no volume of node {node} has the mark of PV {pv}");
+    stage.pod("app", "claim");
+    answers(
+        &rebind(&stage, &[&[&*pv, "--timeout=1s"], &to[..]].concat()),
+        1,
+        &["delete the pods"],
+    );
+    stage.delete_pod("app", true);
+    answers(
+        &rebind(&stage, &[&[&*pv], &to[..]].concat()),
+        1,
+        &[&missing],
+    );
+    let at = disks.join("moved");
+    let below = at.strip_prefix(stage.sandbox.path()).unwrap();
+    mount(&stage, &disk, below.to_str().unwrap());
+    skipped(&stage, &mut second, &at, "Dirty");
+    let result = rebind(&stage, &[&pv, "--to", &node]);
+    answers(&result, 2, &["there is no terminal"]);
+
+    let result = rebind(&stage, &[&[&*pv], &to[..]].concat());
+    answers(
+        &result,
+        0,
+        &[&format!("its claim is Bound to the disk on node {node}")],
+    );
+    let again = stage.in_phase(&pv, "Bound");
+    assert_ne!(uid(&again), uid(&bound));
+    assert_eq!(stage.pvs_at(&at).len(), 1);
+    assert_eq!(stage.claim_phase("claim"), "Bound");
+    assert!(has_secret(&at));
+    for key in ["retired", "moved-from"] {
+        assert_eq!(
+            annotation(&again, &format!("local-volume-provisioner/{key}")),
+            None
+        );
+    }
+    let spec = again.spec.unwrap();
+    assert_eq!(
+        spec.persistent_volume_reclaim_policy.as_deref(),
+        Some("Delete")
+    );
+}
