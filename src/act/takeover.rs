@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::ListParams;
-
 use super::Actor;
 use crate::cache::Expectations;
 use crate::cluster::{ApiError, PodView};
@@ -148,13 +146,9 @@ impl Actor {
         let Some(claim) = &pv.claim else {
             return Ok(FormerNode { nodes, pod: None });
         };
-        let may_use = |pod: &PodView| {
-            let is_elsewhere = !pod.node.is_empty() && pod.node != node.name;
-            is_elsewhere && !pod.terminal && pod.claims.contains(&claim.name)
-        };
-        let namespace = Some(claim.namespace.as_str());
-        let pods = cluster.pods(namespace, ListParams::default(), may_use);
-        let pod = pods.await?.into_iter().next();
+        let pods = cluster.pods_of_claim(claim).await?;
+        let is_elsewhere = |pod: &PodView| !pod.node.is_empty() && pod.node != node.name;
+        let pod = pods.into_iter().find(is_elsewhere);
         Ok(FormerNode {
             nodes,
             pod: pod.map(|pod| (pod.name, pod.node)),

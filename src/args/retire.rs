@@ -11,7 +11,7 @@ use crate::config::duration;
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "With a PV: no claim can bind to its volume any more, its claim and pods are deleted after a question, and its data \
-    is kept. With --node: the node is cordoned, and the volumes are cleaned after their claims are deleted. Then the command says \
+    is kept. With --node: the node is cordoned, and the volumes with the policy Delete are cleaned after their claims are deleted. Then the command says \
     what to unmount, waits until that is done, and deletes each PV. It can be interrupted, and continues when it is run again.\n\n\
     Exit code: 0 success, 1 failure or timeout, 2 on a usage error, or when the answer was no.\n\n\
     Examples:\n  \
@@ -43,7 +43,7 @@ pub struct Retire {
 #[command(
     after_help = "The claim and its pods are deleted after a question. Then the command says what to do on the node, waits until \
     that is done, deletes the PV, and waits until the new disk is offered. It can be interrupted, and continues when it is run \
-    again. Until the PV is deleted, retire PV --abort undoes it, except for the claim.\n\n\
+    again. Until the claim is deleted, retire PV --abort undoes it.\n\n\
     Exit code: 0 success, 1 failure or timeout, 2 on a usage error, or when the answer was no.\n\n\
     Examples:\n  \
     $ kubectl local-volume replace local-pv-5e3a1f20 --dry-run\n  \

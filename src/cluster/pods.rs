@@ -133,6 +133,16 @@ impl Cluster {
         self.pods(None, params, |_| true).await
     }
 
+    /// Lists the Pods that use a claim and have not ended.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn pods_of_claim(&self, claim: &ClaimRef) -> Result<Vec<PodView>, ApiError> {
+        let uses_it = |pod: &PodView| !pod.terminal && pod.claims.contains(&claim.name);
+        let namespace = Some(claim.namespace.as_str());
+        self.pods(namespace, ListParams::default(), uses_it).await
+    }
+
     /// Deletes a Pod, with its own grace period.
     ///
     /// # Errors

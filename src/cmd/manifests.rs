@@ -81,9 +81,9 @@ impl Manifests {
     /// Adds an object, or the objects of a list.
     fn add(&mut self, mut document: Value) {
         if let Some(Value::Array(items)) = document.get_mut("items") {
-            std::mem::take(items)
-                .into_iter()
-                .fold((), |(), it| self.add(it));
+            for item in std::mem::take(items) {
+                self.add(item);
+            }
             return;
         }
         let kind = text(&document, "kind");

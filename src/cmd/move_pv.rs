@@ -45,6 +45,19 @@ pub async fn command(request: &Move, out: &mut (dyn Write + Send)) -> Result<Exi
         writeln!(out, "PV {name} is on node {to}")?;
         return Ok(ExitCode::SUCCESS);
     }
+    let in_use = volumes(&answers).find(|it| {
+        let is_out = matches!(
+            text(&it.report, "state"),
+            "NotMounted" | "Missing" | "Unlinked"
+        );
+        it.node != *to && text(&it.report, "pv") == pv.name && !is_out
+    });
+    if let Some(in_use) = in_use {
+        bail!(
+            "{} reports the disk of PV {name} as in use: unmount it there first; nothing was changed",
+            in_use.place()
+        );
+    }
     let consent = consent(&answers, &pv, to)?;
     if request.dry_run {
         writeln!(out, "the consent would be {consent}")?;

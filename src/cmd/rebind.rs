@@ -8,8 +8,7 @@ mod elsewhere;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use kube::api::ListParams;
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::api_server::cluster;
@@ -66,6 +65,10 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
     let Some(of) = &pv.claim else {
         bail!("PV {name} was bound to no claim; nothing was changed");
     };
+    ensure!(
+        !pv.had_no_tenant(),
+        "PV {name} was bound to no claim, but reserved for {of}; nothing was changed"
+    );
     let claim = cluster.claim(of).await;
     let claim = claim.with_context(|| format!("reading claim {of}"))?;
     if pv.deleting {
@@ -90,11 +93,8 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
 }
 
 async fn pods(cluster: &Cluster, claim: &ClaimRef) -> Result<Vec<String>> {
-    let (namespace, all) = (Some(&*claim.namespace), ListParams::default());
-    let pods = cluster.pods(namespace, all, |pod| {
-        !pod.terminal && pod.claims.contains(&claim.name)
-    });
-    let pods = pods.await.context("listing the pods of the claim")?;
+    let pods = cluster.pods_of_claim(claim).await;
+    let pods = pods.context("listing the pods of the claim")?;
     Ok(pods.into_iter().map(|pod| pod.name).collect())
 }
 
@@ -118,6 +118,10 @@ impl Step {
             Self::Reserve => format!("it is reserved for a new claim {claim}"),
             Self::CreateClaim(_) => format!("claim {claim} is created again"),
             Self::AwaitBinding => format!("waiting until claim {claim} is Bound"),
+            Self::RestorePolicy(policy) if pv.link.is_some() => format!(
+                "it is Bound to claim {claim}; its policy is {policy} again; pods start after: kubectl local-volume consent {} --accept",
+                pv.name
+            ),
             Self::RestorePolicy(policy) => {
                 format!("it is Bound to claim {claim}; its policy is {policy} again")
             }

@@ -22,9 +22,10 @@ use super::run::UsageError;
 use super::status::show::text;
 use super::volume::{Volume, policy_patch, pv, volumes};
 use crate::args::{Replace, Retire, Steps};
-use crate::cluster::{ApiError, Cluster, PodView};
+use crate::cluster::{ApiError, Cluster};
+use crate::names::{LABEL_HOSTNAME, nodes_of_provisioner};
 use crate::types::VolumeMode;
-use crate::view::PvView;
+use crate::view::{Phase, PvView};
 use step::{Data, RESERVED_FOR, Step, Target, is_reserved};
 
 /// Takes the disk of a PV, or all disks of a node, out of service, or offers them again.
@@ -39,6 +40,13 @@ pub async fn retire(request: &Retire, out: &mut (dyn Write + Send)) -> Result<Ex
         Some(pv) => Retirement::of_pv(steps, pv, out).await?,
         None => Retirement::of_node(steps, node.as_deref().unwrap_or_default(), out).await?,
     };
+    if let Some(node) = node {
+        let found = retirement.cluster.node(node).await;
+        let found = found.with_context(|| format!("reading node {node}"))?;
+        let label = found.labels.unwrap_or_default().remove(LABEL_HOSTNAME);
+        retirement.hostname =
+            label.with_context(|| format!("node {node} has no label {LABEL_HOSTNAME}"))?;
+    }
     if request.abort {
         retirement.abort().await?;
         return Ok(ExitCode::SUCCESS);
@@ -54,7 +62,7 @@ pub async fn retire(request: &Retire, out: &mut (dyn Write + Send)) -> Result<Ex
     if let Some(node) = node {
         writeln!(
             retirement.progress.out,
-            "No volume of node {node} has a PV any more. To delete the node:\n  \
+            "No volume of node {node} has a PV any more. Those with the policy Retain keep their data. To delete the node:\n  \
             $ kubectl drain {node} --ignore-daemonsets --delete-emptydir-data --force --timeout=5m\n  \
             $ kubectl delete node {node}"
         )?;
@@ -83,9 +91,10 @@ struct Retirement<'a> {
     /// The path and the PV of the one volume, unless all of the node are meant. A new PV of the path is not meant.
     only: Option<(String, PvView)>,
     data: Data,
-    is_asked: bool,
-    /// The UIDs of the claims whose deletion was confirmed.
-    confirmed: BTreeSet<String>,
+    /// The hostname label of the node.
+    hostname: String,
+    /// The UIDs of the claims whose deletion was confirmed, and what was shown of each.
+    confirmed: BTreeSet<(String, String)>,
     /// The UIDs of the pods that were deleted.
     deleted: BTreeSet<String>,
     progress: Progress<'a>,
@@ -122,7 +131,7 @@ impl<'a> Retirement<'a> {
             node: node.to_owned(),
             only: None,
             data: Data::Cleaned,
-            is_asked: false,
+            hostname: String::new(),
             confirmed: BTreeSet::new(),
             deleted: BTreeSet::new(),
             progress: Progress::new(out, request.timeout),
@@ -132,41 +141,65 @@ impl<'a> Retirement<'a> {
     /// Repeats passes until no volume has a PV.
     async fn run(&mut self) -> Result<()> {
         loop {
-            let targets = self.targets().await?;
-            self.ask(&targets).await?;
+            let (targets, is_complete) = self.targets().await?;
+            // The answer may come hours later.
+            if self.ask(&targets).await? {
+                continue;
+            }
             for target in &targets {
                 let (name, step) = (&target.pv.name, target.step(self.data));
+                let is_cleaned = step == Step::AwaitDeletion && !target.is_kept();
                 ensure!(
-                    step != Step::AwaitDeletion || self.data == Data::Cleaned || target.is_kept(),
-                    "PV {name} is being deleted, so its volume is cleaned and offered again: run the command for its next PV"
+                    !is_cleaned || self.data == Data::Cleaned,
+                    "PV {name} is being deleted, so its volume is cleaned and offered again; then run the command for its new PV"
                 );
                 self.progress.show(name, &target.said(step, &self.node))?;
                 if !self.request.dry_run {
                     taken(name, self.take(step, target).await)?;
                 }
             }
-            if targets.is_empty() || self.request.dry_run {
+            if (targets.is_empty() && is_complete) || self.request.dry_run {
                 return Ok(());
             }
             self.progress.wait(NOT_FINISHED).await?;
         }
     }
 
-    /// The volumes that still have a PV.
-    async fn targets(&mut self) -> Result<Vec<Target>> {
-        let mut targets = Vec::new();
-        for report in self.reports().await? {
-            let Some(name) = report["pv"].as_str() else {
-                continue;
+    /// The PVs that are left, and whether no other follows. The API decides which there are, since a provisioner that
+    /// has just started reports no volume.
+    async fn targets(&mut self) -> Result<(Vec<Target>, bool)> {
+        let reports = self.reports().await?;
+        let (pvs, is_complete) = if let Some((_, only)) = &self.only {
+            let pv = pv(&self.cluster, &only.name).await?;
+            let pv = pv.filter(|pv| pv.uid == only.uid);
+            (pv.into_iter().collect(), true)
+        } else {
+            let label = format!("{LABEL_HOSTNAME}={}", self.hostname);
+            let params = ListParams::default().labels(&label);
+            let is_its = |pv: &PvView| {
+                let by = pv.provisioned_by.as_deref().unwrap_or_default();
+                nodes_of_provisioner(by).contains(&&*self.node)
             };
-            let pv = pv(&self.cluster, name).await?;
-            let is_meant = |pv: &PvView| self.only.as_ref().is_none_or(|it| it.1.uid == pv.uid);
-            // The report may be older than the deletion.
-            if let Some(pv) = pv.filter(is_meant) {
-                targets.push(self.target(report, pv).await?);
+            let pvs = self.cluster.pvs_in_pages(params, is_its).await;
+            let pvs = pvs.context("listing the PVs of the node")?;
+            // A volume that was cleaned gets a PV again.
+            let is_final = |report: &Value| {
+                report["pv"].is_null() && text(report, "reason") != "CleanupRunning"
+            };
+            (pvs, reports.iter().all(is_final))
+        };
+        let mut targets = Vec::new();
+        for pv in pvs {
+            let report = reports.iter().find(|it| text(it, "pv") == pv.name);
+            let report = report.cloned().unwrap_or_default();
+            if text(&report, "state") == "Foreign" {
+                let what = "another installation manages it; it is left alone";
+                self.progress.show(&pv.name, what)?;
+                continue;
             }
+            targets.push(self.target(report, pv).await?);
         }
-        Ok(targets)
+        Ok((targets, is_complete))
     }
 
     async fn target(&self, report: Value, pv: PvView) -> Result<Target> {
@@ -174,11 +207,8 @@ impl<'a> Retirement<'a> {
         if let Some(of) = pv.claim.as_ref().filter(|it| it.uid.is_some()) {
             claim = self.cluster.claim(of).await?;
             claim = claim.filter(|it| of.uid.as_ref() == Some(&it.uid));
-            let uses = |pod: &PodView| {
-                !pod.terminal && pod.node == self.node && pod.claims.contains(&of.name)
-            };
-            let all = ListParams::default();
-            pods = self.cluster.pods(Some(&of.namespace), all, uses).await?;
+            pods = self.cluster.pods_of_claim(of).await?;
+            pods.retain(|pod| pod.node == self.node);
         }
         Ok(Target {
             report,
@@ -199,45 +229,40 @@ impl<'a> Retirement<'a> {
             self.progress.show(&format!("node {node}"), error)?;
             self.progress.wait(NOT_FINISHED).await?;
         };
-        let is_meant = |report: &Value| {
-            let only = self.only.as_ref();
-            only.is_none_or(|(path, _)| text(report, "path") == path)
-                && text(report, "state") != "Foreign"
-        };
-        let reports = volumes(&answers).map(|it| it.report);
-        Ok(reports.filter(is_meant).collect())
+        Ok(volumes(&answers).map(|it| it.report).collect())
     }
 
-    /// Asks before claims are deleted, once for each.
-    async fn ask(&mut self, targets: &[Target]) -> Result<()> {
+    /// Asks before claims are deleted, once for each, and returns whether it has.
+    async fn ask(&mut self, targets: &[Target]) -> Result<bool> {
         let mut claims = Vec::new();
         for target in targets {
             let claim = target.to_release(self.data);
-            if let Some((uid, claim)) = claim.filter(|(uid, _)| !self.confirmed.contains(uid)) {
+            if let Some(claim) = claim.filter(|it| !self.confirmed.contains(it)) {
                 let (pv, pods) = (&target.pv.name, target.pod_names());
                 let pods = pods.unwrap_or_else(|| "none".into());
-                self.progress
-                    .line(&format!("{pv}: {claim}; pods: {pods}"))?;
-                claims.push(uid);
+                let what = format!("{pv}: {}; pods: {pods}", claim.1);
+                self.progress.line(&what)?;
+                claims.push(claim);
             }
         }
+        if claims.is_empty() || self.request.dry_run {
+            return Ok(false);
+        }
         // `--yes` is given for the claims of the first pass.
-        let is_late = !claims.is_empty() && self.request.yes && self.is_asked;
         ensure!(
-            !is_late,
-            "a claim was bound to a volume meanwhile; nothing was deleted since; run the command again"
+            !self.request.yes || self.confirmed.is_empty(),
+            "a claim was bound meanwhile, as shown above; it was not deleted; run the command again to decide"
         );
-        self.is_asked = true;
-        if !claims.is_empty() && !self.request.yes && !self.request.dry_run {
+        if !self.request.yes {
             let count = claims.len().to_string();
             let question = format!(
                 "The deletion of claims and pods cannot be undone. To go on, type the number of claims, {count}: "
             );
-            let otherwise = "that is another answer; nothing was deleted";
+            let otherwise = "that is another answer; these claims were not deleted";
             confirm(self.progress.out, question, &count, otherwise).await?;
         }
         self.confirmed.extend(claims);
-        Ok(())
+        Ok(!self.request.yes)
     }
 
     async fn take(&mut self, step: Step, target: &Target) -> Result<(), ApiError> {
@@ -260,7 +285,7 @@ impl<'a> Retirement<'a> {
             .as_ref()
             .map_or_else(|| json!(pv.policy), |it| json!(it));
         let mut body = policy_patch("Retain", &former);
-        if pv.claim.as_ref().is_none_or(|claim| claim.uid.is_none()) {
+        if pv.claim.is_none() {
             let (namespace, name) = RESERVED_FOR;
             body["spec"]["claimRef"] = json!({ "namespace": namespace, "name": name });
         }
@@ -269,9 +294,9 @@ impl<'a> Retirement<'a> {
 
     /// Deletes the claim, if that was confirmed, and the pods that use it.
     async fn release(&mut self, target: &Target) -> Result<(), ApiError> {
-        let is_confirmed = |uid: &String| self.confirmed.contains(uid);
-        let claim = target.pv.claim.as_ref();
-        let Some(of) = claim.filter(|it| it.uid.as_ref().is_some_and(is_confirmed)) else {
+        let claim = target.to_release(self.data);
+        let is_confirmed = claim.is_some_and(|claim| self.confirmed.contains(&claim));
+        let Some(of) = target.pv.claim.as_ref().filter(|_| is_confirmed) else {
             return Ok(());
         };
         if let Some(claim) = target.claim.as_ref().filter(|claim| !claim.deleting) {
@@ -288,21 +313,26 @@ impl<'a> Retirement<'a> {
     /// Restores the policies, and offers the volumes that were reserved.
     async fn abort(&mut self) -> Result<()> {
         let mut has_any = false;
-        for Target { pv, .. } in self.targets().await? {
+        for Target { pv, .. } in self.targets().await?.0 {
             let Some(policy) = pv.retired.as_ref().filter(|_| !pv.deleting) else {
                 continue;
             };
+            if pv.phase != Phase::Bound && !is_reserved(pv.claim.as_ref()) {
+                let what = "its claim is deleted, so nothing was changed: rebind returns its data to a claim; the policy Delete wipes it";
+                self.progress.show(&pv.name, what)?;
+                continue;
+            }
             let mut body = policy_patch(policy, &Value::Null);
             if is_reserved(pv.claim.as_ref()) {
                 body["spec"]["claimRef"] = Value::Null;
             }
             let merged = self.cluster.merge_pv(&pv.reference(), body).await;
             merged.with_context(|| format!("changing PV {}", pv.name))?;
-            let what = format!("withheld no longer; its policy is {policy}");
+            let what = format!("offered again, policy {policy}");
             self.progress.show(&pv.name, &what)?;
             has_any = true;
         }
-        let text = "no PV is withheld that still exists; nothing was changed";
+        let text = "no PV can be offered again; nothing was changed";
         ensure!(has_any, UsageError(text.into()));
         Ok(())
     }
@@ -322,14 +352,20 @@ impl<'a> Retirement<'a> {
         let place = format!("{node}:{path}");
         let mut what =
             format!("the old disk can be removed; put in the new one; on node {node}: {commands}");
+        let late = format!(
+            "PV {} was deleted, and the new disk is not offered yet; see explain {place}",
+            pv.name
+        );
         loop {
             self.progress.show(&place, &what)?;
-            if let Some(report) = self.reports().await?.first() {
-                let reason = text(report, "reason");
-                match text(report, "state") {
-                    "Available" => {
+            let reports = self.reports().await?;
+            if let Some(report) = reports.iter().find(|it| text(it, "path") == path) {
+                let (state, reason) = (text(report, "state"), text(report, "reason"));
+                match state {
+                    // A claim may have waited for it.
+                    "Available" | "Bound" | "Unlinked" => {
                         let pv = text(report, "pv");
-                        return self.progress.show(&place, &format!("PV {pv} is Available"));
+                        return self.progress.show(&place, &format!("PV {pv} is {state}"));
                     }
                     "Skipped" if reason != "NotMounted" => {
                         what = format!("not offered yet: {}", cause(report));
@@ -337,7 +373,7 @@ impl<'a> Retirement<'a> {
                     _ => {}
                 }
             }
-            self.progress.wait(NOT_FINISHED).await?;
+            self.progress.wait(&late).await?;
         }
     }
 }

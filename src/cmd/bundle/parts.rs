@@ -39,7 +39,9 @@ impl Parts {
         let own: BTreeSet<_> = own.chain(namespace).collect();
         let is_local = |pv: &Value| pv["spec"]["local"].is_object();
         let pvs = reader.list::<PersistentVolume>(None, is_local).await;
-        let classes = reader.list::<StorageClass>(None, |_| true).await;
+        // Others can have credentials as parameters.
+        let is_local = |class: &Value| class["provisioner"] == "kubernetes.io/no-provisioner";
+        let classes = reader.list::<StorageClass>(None, is_local).await;
         let is_relevant = |event: &Value| {
             let object = &event["involvedObject"];
             text(object, "kind") == "PersistentVolume" || own.contains(text(object, "namespace"))

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::cluster::{ClaimView, PodView};
 use crate::cmd::status::show::text;
-use crate::types::VolumeMode;
+use crate::types::{HostPath, VolumeMode};
 use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
 
 /// The claim for which a volume is reserved, so that no other binds to it. It never exists.
@@ -54,7 +54,8 @@ impl Target {
             Phase::Bound if data == Data::Kept && !is_kept => Step::Withhold,
             Phase::Bound => Step::Release,
             Phase::Released if data == Data::Cleaned && !is_kept => Step::AwaitCleaning,
-            Phase::Available | Phase::Pending if !is_reserved(pv.claim.as_ref()) => Step::Withhold,
+            // A PV that is reserved for another claim stays so.
+            Phase::Available | Phase::Pending if pv.claim.is_none() => Step::Withhold,
             _ if !is_kept => Step::Withhold,
             _ if is_absent => Step::Delete,
             _ => Step::AwaitUnmount,
@@ -68,7 +69,7 @@ impl Target {
 
     /// What the step does, or waits for.
     pub fn said(&self, step: Step, node: &str) -> String {
-        let path = text(&self.report, "path");
+        let path = self.pv.path().map_or("(unknown)", HostPath::as_str);
         let claim = self.claim_name();
         match step {
             Step::Withhold => "no other claim can bind to it, and it is not cleaned".into(),
@@ -176,6 +177,9 @@ mod tests {
                 AwaitUnmount,
             ),
             ("Available", "Retain", ours, "NotMounted", Delete, Delete),
+            ("Available", "Retain", theirs, "Missing", Delete, Delete),
+            // Nothing is known of the volume.
+            ("Available", "Retain", ours, "", AwaitUnmount, AwaitUnmount),
             ("Bound", "Delete", theirs, "Bound", Withhold, Release),
             ("Bound", "Retain", theirs, "Bound", Release, Release),
             // A mounted volume of a tenant is never deleted, whatever is missing.

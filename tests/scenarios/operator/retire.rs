@@ -90,7 +90,7 @@ fn disk_without_a_claim_is_taken_out_or_offered_again() {
     let result = run(&["--dry-run"]);
     answers(&result, 0, &["no other claim can bind to it"]);
     assert_eq!(policy(&stage.pv(&pv).unwrap()), "Delete");
-    answers(&run(&["--abort"]), 2, &["no PV is withheld"]);
+    answers(&run(&["--abort"]), 2, &["no PV can be offered again"]);
 
     let result = run(&["--timeout=3s"]);
     answers(&result, 1, &["umount", "run the command again to continue"]);
@@ -99,7 +99,7 @@ fn disk_without_a_claim_is_taken_out_or_offered_again() {
         reserved_for(&stage.pv(&pv).unwrap()),
         Some("taken-out".into())
     );
-    answers(&run(&["--abort"]), 0, &["its policy is Delete"]);
+    answers(&run(&["--abort"]), 0, &["offered again, policy Delete"]);
     let found = stage.pv(&pv).unwrap();
     assert_eq!(
         (policy(&found).as_str(), reserved_for(&found)),
