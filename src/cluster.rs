@@ -110,6 +110,8 @@ pub struct ClaimView {
     pub is_bound: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// `status.phase`.
+    pub phase: Option<String>,
     /// The UID of the Pod whose generic ephemeral volume it is.
     pub of_pod: Option<String>,
     /// The manifest of its PV, while that is created again.

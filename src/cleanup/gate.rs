@@ -366,6 +366,7 @@ mod tests {
             deleting: false,
             of_pod: Some(of_pod.into()),
             rebind: None,
+            phase: None,
         };
         for (next, is_seen, expected) in [
             (None, true, true),

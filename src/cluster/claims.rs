@@ -94,6 +94,7 @@ fn view(claim: PersistentVolumeClaim) -> ClaimView {
         rebind: claim.annotations().get(ANNOTATION_REBIND).cloned(),
         of_pod,
         is_bound: claim.annotations().contains_key(ANNOTATION_BIND_COMPLETED),
+        phase: claim.status.and_then(|status| status.phase),
         uid: claim.metadata.uid.unwrap_or_default(),
         resource_version: claim.metadata.resource_version.unwrap_or_default(),
         created: claim.metadata.creation_timestamp.map(|time| time.0),

@@ -16,7 +16,7 @@ use super::progress::{NOT_FINISHED, Progress, taken};
 use super::volume::{existing_pv, policy_patch};
 use crate::args::Rebind;
 use crate::cluster::{ApiError, ClaimView, Cluster};
-use crate::names::ANNOTATION_PAUSED;
+use crate::names::{ANNOTATION_PAUSED, ANNOTATION_REBIND};
 use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
 
 /// Binds the PV again.
@@ -69,6 +69,10 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
         !pv.had_no_tenant(),
         "PV {name} was bound to no claim, but reserved for {of}; nothing was changed"
     );
+    ensure!(
+        pv.moved_from.is_none(),
+        "PV {name} waits for its disk: run rebind {name} --to NODE again"
+    );
     let claim = cluster.claim(of).await;
     let claim = claim.with_context(|| format!("reading claim {of}"))?;
     if pv.deleting {
@@ -95,7 +99,9 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
 async fn pods(cluster: &Cluster, claim: &ClaimRef) -> Result<Vec<String>> {
     let pods = cluster.pods_of_claim(claim).await;
     let pods = pods.context("listing the pods of the claim")?;
-    Ok(pods.into_iter().map(|pod| pod.name).collect())
+    // Kubernetes does not wait for a pod without a node either.
+    let scheduled = pods.into_iter().filter(|pod| !pod.node.is_empty());
+    Ok(scheduled.map(|pod| pod.name).collect())
 }
 
 impl Step {
@@ -145,6 +151,11 @@ async fn take(cluster: &Cluster, pv: &PvView, step: &Step) -> Result<(), ApiErro
         }
         Step::AwaitPods(_) | Step::AwaitBinding | Step::Done => return Ok(()),
     };
+    if let (Step::RestorePolicy(_), Some(claim)) = (step, &pv.claim) {
+        // Of a move to another node that was not completed.
+        let annotations = json!({ ANNOTATION_REBIND: null });
+        cluster.annotate_claim(claim, &annotations).await?;
+    }
     cluster.merge_pv(&pv.reference(), body).await.map(drop)
 }
 

@@ -1,11 +1,46 @@
 //! `rebind`.
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use support::stage::{annotation, is_terminating, uid};
 
 use super::*;
 
 fn rebind(stage: &Stage, args: &[&str]) -> CommandResult {
     run_as_operator(stage, &[&["rebind"], args].concat())
+}
+
+const REBIND: &str = "local-volume-provisioner/rebind";
+const ORDERS: [(i64, &str); 3] = [(1, "table"), (2, "chair"), (3, "lamp")];
+
+/// Writes a database as its server leaves it when it dies: the rows are in the log only.
+fn write_orders(volume: &Path) {
+    let database = Connection::open(volume.join("shop.db")).unwrap();
+    let is_set = database.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    assert!(is_set.unwrap());
+    database.pragma_update(None, "journal_mode", "wal").unwrap();
+    let table = "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL)";
+    database.execute(table, ()).unwrap();
+    for order in ORDERS {
+        database
+            .execute("INSERT INTO orders VALUES (?, ?)", order)
+            .unwrap();
+    }
+    drop(database);
+    assert!(volume.join("shop.db-wal").metadata().unwrap().len() > 0);
+}
+
+/// The rows of the database, which is intact.
+fn orders(volume: &Path) -> Vec<(i64, String)> {
+    let database = Connection::open(volume.join("shop.db")).unwrap();
+    let check = database.query_row("PRAGMA integrity_check", (), |row| row.get(0));
+    assert_eq!(check, Ok("ok".to_owned()));
+    let mut all = database
+        .prepare("SELECT id, item FROM orders ORDER BY id")
+        .unwrap();
+    let rows = all.query_map((), |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.unwrap().map(Result::unwrap).collect()
 }
 
 #[test]
@@ -90,61 +125,74 @@ fn pv_without_a_claim_and_claim_with_another_pv_are_refused() {
 }
 
 #[test]
-fn claim_has_its_disk_again_after_that_was_moved_to_another_node() {
+fn claim_has_its_database_again_after_its_disk_was_moved_to_another_node() {
     let (stage, []) = or_skip!(reachable([]));
     let mut first = provisioner(&stage);
     let disk = ext4(&stage);
     let path = mount(&stage, &disk, "disks/fast/moved");
     let bound = stage.used(&stage.bind("claim", &path));
     let pv = name(&bound);
-    keep_secret(&path);
     in_state(&stage, &mut first, &path, "Bound");
+    stage.pod("app", "claim");
+    write_orders(&path);
+    let (node, mut second, disks) = other_node(&stage);
+    let move_to_node = |args: &[&str]| rebind(&stage, &[&[&*pv, "--to", &node], args].concat());
+    let in_use = format!(
+        "{} reports the disk of PV {pv} as in use",
+        place(&stage, &path)
+    );
+    answers(&move_to_node(&["--yes"]), 1, &[&in_use]);
 
     // The server dies, and its disk is put into another one.
-    drop(first);
+    first.kill();
     stage.sandbox.umount(&path).unwrap();
-    let (node, mut second, disks) = other_node(&stage);
-    let to = ["--to", &*node, "--yes"];
-    let missing = format!("no volume of node {node} has the mark of PV {pv}");
-    stage.pod("app", "claim");
-    answers(
-        &rebind(&stage, &[&[&*pv, "--timeout=1s"], &to[..]].concat()),
-        1,
-        &["delete the pods"],
+    let missing = format!(
+        "no volume has the mark of PV {pv} (of PV UID {})",
+        uid(&bound)
     );
-    stage.delete_pod("app", true);
-    answers(
-        &rebind(&stage, &[&[&*pv], &to[..]].concat()),
-        1,
-        &[&missing],
-    );
+    answers(&move_to_node(&["--yes"]), 1, &[&missing]);
     let at = disks.join("moved");
     let below = at.strip_prefix(stage.sandbox.path()).unwrap();
     mount(&stage, &disk, below.to_str().unwrap());
     skipped(&stage, &mut second, &at, "Dirty");
-    let result = rebind(&stage, &[&pv, "--to", &node]);
-    answers(&result, 2, &["there is no terminal"]);
-
-    let result = rebind(&stage, &[&[&*pv], &to[..]].concat());
+    answers(&move_to_node(&[]), 2, &["there is no terminal"]);
+    let app = format!("{}/app", stage.namespace());
+    let result = move_to_node(&["--yes", "--timeout=1s"]);
+    answers(&result, 1, &["delete the pods of its claim", &app]);
+    assert!(is_same(&stage, &bound, "Bound"));
+    stage.delete_pod("app", true);
+    let place = format!("{node}:{}: Skipped Dirty", at.display());
+    let result = move_to_node(&["--dry-run"]);
     answers(
         &result,
         0,
-        &[&format!("its claim is Bound to the disk on node {node}")],
+        &["not known: pod", &place, "the policy is set to Retain"],
+    );
+    assert!(is_same(&stage, &bound, "Bound"));
+
+    let result = move_to_node(&["--yes"]);
+    let claim = format!("{}/claim", stage.namespace());
+    let done = format!("claim {claim} is Bound to its disk on node {node}");
+    answers(
+        &result,
+        0,
+        &["the PV is created again", "the disk is verified", &done],
     );
     let again = stage.in_phase(&pv, "Bound");
     assert_ne!(uid(&again), uid(&bound));
     assert_eq!(stage.pvs_at(&at).len(), 1);
     assert_eq!(stage.claim_phase("claim"), "Bound");
-    assert!(has_secret(&at));
     for key in ["retired", "moved-from"] {
-        assert_eq!(
-            annotation(&again, &format!("local-volume-provisioner/{key}")),
-            None
-        );
+        let key = format!("local-volume-provisioner/{key}");
+        assert_eq!(annotation(&again, &key), None);
     }
-    let spec = again.spec.unwrap();
-    assert_eq!(
-        spec.persistent_volume_reclaim_policy.as_deref(),
-        Some("Delete")
-    );
+    let policy = again.spec.unwrap().persistent_volume_reclaim_policy;
+    assert_eq!(policy.as_deref(), Some("Delete"));
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(stage.client.clone(), &stage.namespace());
+    let annotations = stage.request(claims.get("claim")).metadata.annotations;
+    assert!(!annotations.unwrap().contains_key(REBIND));
+    in_state(&stage, &mut second, &at, "Bound");
+    assert_eq!(orders(&at), ORDERS.map(|(id, item)| (id, item.to_owned())));
+    answers(&move_to_node(&[]), 0, &[&done]);
 }
