@@ -170,14 +170,26 @@ fn claim_has_its_database_again_after_its_disk_was_moved_to_another_node() {
     );
     assert!(is_same(&stage, &bound, "Bound"));
 
-    let result = move_to_node(&["--yes"]);
-    let claim = format!("{}/claim", stage.namespace());
-    let done = format!("claim {claim} is Bound to its disk on node {node}");
-    answers(
-        &result,
-        0,
-        &["the PV is created again", "the disk is verified", &done],
+    // Each run takes one step, as if it were interrupted.
+    let mut shown = String::new();
+    stage.eventually("the claim has its disk", || {
+        let result = move_to_node(&["--yes", "--timeout=0s"]);
+        shown += &result.out;
+        let is_done = result.code == Some(0);
+        assert!(
+            is_done || result.err.contains("run the command again"),
+            "{}",
+            result.err
+        );
+        is_done
+    });
+    let done = format!(
+        "claim {}/claim is Bound to its disk on node {node}",
+        stage.namespace()
     );
+    for text in ["the PV is created again", "the disk is verified", &done] {
+        assert!(shown.contains(text), "no {text:?} in:\n{shown}");
+    }
     let again = stage.in_phase(&pv, "Bound");
     assert_ne!(uid(&again), uid(&bound));
     assert_eq!(stage.pvs_at(&at).len(), 1);
