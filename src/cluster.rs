@@ -114,8 +114,6 @@ pub struct ClaimView {
     pub phase: Option<String>,
     /// The UID of the Pod whose generic ephemeral volume it is.
     pub of_pod: Option<String>,
-    /// The manifest of its PV, while that is created again.
-    pub rebind: Option<String>,
 }
 
 /// A client of the API server.

@@ -13,7 +13,7 @@ use crate::config::duration;
     cannot be bound again: the command pauses its cleaning, and says so.\n\n\
     With --to, the disk has another node or path now, and the PersistentVolume names a path (binding: path). The command proves the \
     disk by its mark, shows the claim, its pods and what the nodes report, and asks. Then it deletes the PersistentVolume and \
-    creates it again with the new node and path. Its claim is Lost for some seconds, then Bound again. Meanwhile, the claim has \
+    creates it again with the new node and path. Its claim is Lost for some seconds, then Bound again. Meanwhile, the Node has \
     the manifest in an annotation.\n\n\
     If the command is interrupted, run it again. Until the PersistentVolume is deleted, rebind without --to restores the policy.\n\n\
     Exit code: 0 success, 1 failure or timeout, 2 on a usage error.\n\n\

@@ -365,7 +365,6 @@ mod tests {
             is_bound: false,
             deleting: false,
             of_pod: Some(of_pod.into()),
-            rebind: None,
             phase: None,
         };
         for (next, is_seen, expected) in [

@@ -1,12 +1,12 @@
 //! The requests about claims.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{ApiError, ClaimView, Cluster, only};
-use crate::names::{ANNOTATION_BIND_COMPLETED, ANNOTATION_REBIND};
+use crate::names::ANNOTATION_BIND_COMPLETED;
 use crate::view::ClaimRef;
 
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -50,48 +50,12 @@ impl Cluster {
         let delete = claims.delete(&claim.name, &params);
         self.limited(CLAIMS, "delete", delete).await.map(drop)
     }
-
-    /// Sets annotations of a claim, or (`null`) removes them, if it has the UID.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn annotate_claim(
-        &self,
-        claim: &ClaimRef,
-        annotations: &Value,
-    ) -> Result<(), ApiError> {
-        let patch = json!({ "metadata": { "uid": claim.uid, "annotations": annotations } });
-        let (claims, params) = (self.claims(claim), PatchParams::default());
-        let patch = Patch::Merge(&patch);
-        let patched = claims.patch_metadata(&claim.name, &params, &patch);
-        self.limited(CLAIMS, "patch", patched).await.map(drop)
-    }
-
-    /// The claims whose volume is the PV of this name.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn claims_of(&self, pv: &str) -> Result<Vec<(ClaimRef, ClaimView)>, ApiError> {
-        let claims: Api<PersistentVolumeClaim> = Api::all(self.client.clone());
-        let keep = |claim: PersistentVolumeClaim| {
-            let reference = ClaimRef {
-                namespace: claim.namespace().unwrap_or_default(),
-                name: claim.name_any(),
-                uid: claim.uid(),
-            };
-            let view = view(claim);
-            (view.volume.as_deref() == Some(pv)).then_some((reference, view))
-        };
-        self.list_pages(CLAIMS, claims, ListParams::default(), keep)
-            .await
-    }
 }
 
 fn view(claim: PersistentVolumeClaim) -> ClaimView {
     let mut owners = claim.owner_references().iter();
     let of_pod = owners.find(|it| it.kind == "Pod").map(|it| it.uid.clone());
     ClaimView {
-        rebind: claim.annotations().get(ANNOTATION_REBIND).cloned(),
         of_pod,
         is_bound: claim.annotations().contains_key(ANNOTATION_BIND_COMPLETED),
         phase: claim.status.and_then(|status| status.phase),

@@ -16,7 +16,7 @@ use super::progress::{NOT_FINISHED, Progress, taken};
 use super::volume::{existing_pv, policy_patch};
 use crate::args::Rebind;
 use crate::cluster::{ApiError, ClaimView, Cluster};
-use crate::names::{ANNOTATION_PAUSED, ANNOTATION_REBIND};
+use crate::names::ANNOTATION_PAUSED;
 use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
 
 /// Binds the PV again.
@@ -151,11 +151,6 @@ async fn take(cluster: &Cluster, pv: &PvView, step: &Step) -> Result<(), ApiErro
         }
         Step::AwaitPods(_) | Step::AwaitBinding | Step::Done => return Ok(()),
     };
-    if let (Step::RestorePolicy(_), Some(claim)) = (step, &pv.claim) {
-        // Of a move to another node that was not completed.
-        let annotations = json!({ ANNOTATION_REBIND: null });
-        cluster.annotate_claim(claim, &annotations).await?;
-    }
     cluster.merge_pv(&pv.reference(), body).await.map(drop)
 }
 

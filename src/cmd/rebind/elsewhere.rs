@@ -1,15 +1,15 @@
 //! `rebind --to`: gives a claim its PV again after the disk was moved to another node or path, where the PV names a path.
 //!
 //! The path and the node affinity of a PV cannot be changed. So the PV is deleted and created again with the same name and
-//! claim, and Kubernetes binds it again. The mark on the disk names the PV, which proves the disk. Between the two, the claim
-//! has the manifest in an annotation. Each pass decides by the present state, so the command continues when it is run again.
+//! claim, and Kubernetes binds it again. The mark on the disk names the PV, which proves the disk. Between the two, the Node
+//! has the manifest in an annotation, which no tenant can write. Each pass decides by the present state, so the command continues when it is run again.
 
 mod step;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::pods;
@@ -21,7 +21,7 @@ use crate::cmd::move_pv::places;
 use crate::cmd::progress::{NOT_FINISHED, Progress, taken};
 use crate::cmd::status::show::text;
 use crate::cmd::volume::{policy_patch, pv};
-use crate::names::{ANNOTATION_MOVED_FROM, ANNOTATION_REBIND, ANNOTATION_RETIRED, FINALIZER};
+use crate::names::{ANNOTATION_MOVED_FROM, ANNOTATION_RETIRED, FINALIZER, REBIND_PREFIX};
 use crate::types::HostPath;
 use crate::view::PvView;
 use step::{Present, Step};
@@ -39,15 +39,8 @@ pub(super) async fn command(
     let mut progress = Progress::new(out, request.timeout);
     let mut is_confirmed = request.yes || request.dry_run;
     let mut is_shown = false;
-    let mut saved = None;
     loop {
         let present = Present::read(cluster, request, node).await?;
-        let is_as_saved = || saved.as_ref() == Some(&present.manifest.to_string());
-        ensure!(
-            present.exists() || saved.is_none() || is_as_saved(),
-            "another client has changed the manifest that claim {} keeps; no PV was created; check its annotation {ANNOTATION_REBIND}",
-            present.of
-        );
         let step = present.step(node)?;
         let is_begun = matches!(step, Step::Await(_) | Step::Finish | Step::Done);
         if !is_shown && !is_begun {
@@ -69,9 +62,6 @@ pub(super) async fn command(
         if request.dry_run || step == Step::Done {
             return Ok(ExitCode::SUCCESS);
         }
-        if let Step::Save(manifest) = &step {
-            saved = Some(manifest.clone());
-        }
         taken(&present.pv.name, present.take(cluster, step).await)?;
         progress.wait(NOT_FINISHED).await?;
     }
@@ -80,9 +70,18 @@ pub(super) async fn command(
 impl Present {
     async fn read(cluster: &Cluster, request: &Rebind, node: &str) -> Result<Self> {
         let name = request.pv.rsplit('/').next().unwrap_or_default();
-        let manifest = match pv(cluster, name).await? {
-            Some(_) => cluster.pv_manifest(name).await,
-            None => Ok(kept(cluster, name).await?),
+        let found = cluster.node(node).await;
+        let found = found.with_context(|| format!("reading node {node}"))?;
+        let kept = found.annotations.as_ref();
+        let kept = kept
+            .and_then(|all| all.get(&format!("{REBIND_PREFIX}{name}")))
+            .cloned();
+        let manifest = match (pv(cluster, name).await?, &kept) {
+            (None, None) => bail!(
+                "there is no PersistentVolume {name}, and node {node} keeps no manifest of it"
+            ),
+            (None, Some(kept)) => Ok(serde_json::from_str(kept).unwrap_or_default()),
+            (Some(_), _) => cluster.pv_manifest(name).await,
         };
         let manifest = manifest.with_context(|| format!("reading PV {name}"))?;
         let pv = PvView::from_api(&serde_json::from_value(manifest.clone())?);
@@ -90,13 +89,13 @@ impl Present {
             bail!("PV {name} is bound to no claim; nothing was changed");
         };
         let claim = cluster.claim(&of).await;
-        let found = cluster.node(node).await;
         Ok(Self {
             claim: claim.with_context(|| format!("reading claim {of}"))?,
             pods: pods(cluster, &of).await?,
             answers: fleet::ask_all(cluster, request.provisioners.namespace.as_deref(), None)
                 .await?,
-            node: found.with_context(|| format!("reading node {node}"))?,
+            node: found,
+            kept,
             manifest,
             pv,
             of,
@@ -128,7 +127,7 @@ impl Present {
                 self.pods.join(", ")
             ),
             Step::Keep => "its data is kept: the policy is set to Retain".into(),
-            Step::Save(_) => format!("claim {of} keeps the new manifest of the PV"),
+            Step::Save(_) => format!("node {node} keeps the new manifest of the PV"),
             Step::Delete if pv.deleting => {
                 format!(
                     "waiting until its finalizers are removed: {}",
@@ -154,10 +153,7 @@ impl Present {
                 let body = policy_patch("Retain", &json!(pv.policy));
                 cluster.merge_pv(&seen, body).await.map(drop)
             }
-            Step::Save(manifest) => {
-                let annotations = json!({ ANNOTATION_REBIND: manifest });
-                cluster.annotate_claim(&self.of, &annotations).await
-            }
+            Step::Save(manifest) => self.keep(cluster, &json!(manifest)).await,
             Step::Delete => {
                 let Some(mut pv) = cluster.delete_pv(&seen).await? else {
                     return Ok(());
@@ -177,33 +173,15 @@ impl Present {
                     body["spec"] = json!({ "persistentVolumeReclaimPolicy": former });
                 }
                 cluster.merge_pv(&seen, body).await?;
-                let annotations = json!({ ANNOTATION_REBIND: null });
-                cluster.annotate_claim(&self.of, &annotations).await
+                self.keep(cluster, &Value::Null).await
             }
         }
     }
-}
 
-/// The manifest that a claim keeps of a PV that is deleted. Tenants can write it, so it can only be for their claim.
-async fn kept(cluster: &Cluster, name: &str) -> Result<Value> {
-    let claims = cluster.claims_of(name).await.context("listing claims")?;
-    let mut kept: Vec<_> = claims
-        .into_iter()
-        .filter_map(|(claim, view)| Some((claim, view.rebind?)))
-        .collect();
-    let Some((claim, text)) = kept.pop() else {
-        bail!("there is no PersistentVolume {name}, and no claim keeps its manifest");
-    };
-    if let Some((other, _)) = kept.pop() {
-        bail!(
-            "claims {other} and {claim} keep a manifest of PV {name}: remove the annotation {ANNOTATION_REBIND} of the wrong one"
-        );
+    /// Sets or removes the manifest that the Node keeps.
+    async fn keep(&self, cluster: &Cluster, manifest: &Value) -> Result<(), ApiError> {
+        let annotations = json!({ format!("{REBIND_PREFIX}{}", self.pv.name): manifest });
+        let node = self.node.name.as_deref().unwrap_or_default();
+        cluster.annotate_node(node, &annotations).await
     }
-    let manifest: Value = serde_json::from_str(&text).unwrap_or_default();
-    let of = serde_json::from_value(manifest.clone()).map(|pv| PvView::from_api(&pv).claim);
-    ensure!(
-        of.is_ok_and(|of| of.as_ref() == Some(&claim)),
-        "the annotation {ANNOTATION_REBIND} of claim {claim} is not the manifest of its PV"
-    );
-    Ok(manifest)
 }

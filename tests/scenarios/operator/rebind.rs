@@ -1,6 +1,5 @@
 //! `rebind`.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use support::stage::{annotation, is_terminating, uid};
@@ -11,7 +10,6 @@ fn rebind(stage: &Stage, args: &[&str]) -> CommandResult {
     run_as_operator(stage, &[&["rebind"], args].concat())
 }
 
-const REBIND: &str = "local-volume-provisioner/rebind";
 const ORDERS: [(i64, &str); 3] = [(1, "table"), (2, "chair"), (3, "lamp")];
 
 /// Writes a database as its server leaves it when it dies: the rows are in the log only.
@@ -200,10 +198,10 @@ fn claim_has_its_database_again_after_its_disk_was_moved_to_another_node() {
     }
     let policy = again.spec.unwrap().persistent_volume_reclaim_policy;
     assert_eq!(policy.as_deref(), Some("Delete"));
-    let claims: Api<PersistentVolumeClaim> =
-        Api::namespaced(stage.client.clone(), &stage.namespace());
-    let annotations = stage.request(claims.get("claim")).metadata.annotations;
-    assert!(!annotations.unwrap().contains_key(REBIND));
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let annotations = stage.request(nodes.get(&node)).metadata.annotations;
+    let annotations = annotations.unwrap_or_default();
+    assert!(annotations.keys().all(|key| !key.starts_with("rebind.")));
     in_state(&stage, &mut second, &at, "Bound");
     assert_eq!(orders(&at), ORDERS.map(|(id, item)| (id, item.to_owned())));
     answers(&move_to_node(&[]), 0, &[&done]);

@@ -28,7 +28,7 @@ pub(super) enum Step {
     AwaitPods,
     /// Set the policy Retain.
     Keep,
-    /// Keep the new manifest in the claim.
+    /// Keep the new manifest in the Node.
     Save(String),
     Delete,
     Create(Value),
@@ -41,7 +41,7 @@ pub(super) enum Step {
 
 /// The PV and its claim as they are now, and what the nodes report.
 pub(super) struct Present {
-    /// The PV, or the manifest that its claim keeps.
+    /// The PV, or the manifest that the Node keeps.
     pub manifest: Value,
     /// The same. Without a UID, there is no PV.
     pub pv: PvView,
@@ -51,6 +51,8 @@ pub(super) struct Present {
     pub answers: Vec<Answer>,
     /// The node that has the disk now.
     pub node: ObjectMeta,
+    /// The manifest that it keeps.
+    pub kept: Option<String>,
 }
 
 impl Present {
@@ -107,13 +109,11 @@ impl Present {
         }
         let manifest = self.moved(&marked.report)?;
         let text = manifest.to_string();
-        Ok(
-            match (claim.rebind.as_ref() == Some(&text), self.exists()) {
-                (false, _) => Step::Save(text),
-                (true, true) => Step::Delete,
-                (true, false) => Step::Create(manifest),
-            },
-        )
+        Ok(match (self.kept.as_ref() == Some(&text), self.exists()) {
+            (false, _) => Step::Save(text),
+            (true, true) => Step::Delete,
+            (true, false) => Step::Create(manifest),
+        })
     }
 
     pub fn exists(&self) -> bool {
@@ -159,7 +159,7 @@ impl Present {
             text(report, "state") == "Bound" && text(&report["mark"], "pvUid") == pv.uid
         });
         if self.exists() && is_verified && claim.phase.as_deref() == Some("Bound") {
-            let is_changed = pv.moved_from.is_some() || claim.rebind.is_some();
+            let is_changed = pv.moved_from.is_some() || self.kept.is_some();
             return Ok(if is_changed { Step::Finish } else { Step::Done });
         }
         if self.exists() && pv.moved_from.is_some() {

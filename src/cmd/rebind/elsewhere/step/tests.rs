@@ -39,7 +39,6 @@ fn moved_disk() -> Present {
             deleting: false,
             phase: Some("Bound".into()),
             of_pod: None,
-            rebind: None,
         }),
         pods: Vec::new(),
         answers: vec![
@@ -52,6 +51,7 @@ fn moved_disk() -> Present {
             labels: Some([(LABEL_HOSTNAME.into(), "b.example".into())].into()),
             ..ObjectMeta::default()
         },
+        kept: None,
     }
 }
 
@@ -91,7 +91,7 @@ fn retained() -> Present {
 }
 
 fn keep(present: &mut Present, manifest: &Value) {
-    present.claim.as_mut().unwrap().rebind = Some(manifest.to_string());
+    present.kept = Some(manifest.to_string());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn steps_follow_from_the_state() {
     }
     set(&mut present, "/metadata/annotations", json!({}));
     assert_eq!(present.step("b").unwrap(), Step::Finish);
-    present.claim.as_mut().unwrap().rebind = None;
+    present.kept = None;
     assert_eq!(present.step("b").unwrap(), Step::Done);
 }
 
