@@ -82,7 +82,7 @@ pub enum Command {
     Pause(Pause),
     /// Resumes the cleaning that pause has stopped.
     Resume(Pause),
-    /// Binds the PV of a claim that was deleted by mistake to a new claim of the same name, with its data.
+    /// Binds a PV again: to a new claim, if its claim was deleted by mistake, or on another node, if its disk was moved there.
     Rebind(Rebind),
     /// Moves a PV that is bound to its disk to the node that has the disk now.
     Move(Move),

@@ -3,6 +3,7 @@
 //! Reads never come from a cache, except the paths of the claims of running Pods. A denied permission is reported until a request with it succeeds, and has no
 //! other effect.
 
+mod claims;
 mod jobs;
 mod nodes;
 mod origin;
@@ -18,21 +19,17 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{ListParams, PostParams, Preconditions};
 use kube::core::{Request, Status};
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::errors::chain;
 use crate::metrics::Metrics;
-use crate::names::ANNOTATION_BIND_COMPLETED;
-use crate::view::ClaimRef;
 
 pub(crate) use jobs::{JOBS, jobs_of};
 pub use origin::Origin;
@@ -48,7 +45,6 @@ pub(crate) use retries::retries;
 const TIME_LIMIT: Duration = Duration::from_secs(15);
 /// The number of objects in one page of a list.
 const PAGE_SIZE: u32 = 500;
-const CLAIMS: &str = "persistentvolumeclaims";
 
 /// Why a request failed. There are four classes: a change of the object, which is read again; a refusal, after which
 /// only this object backs off; a transient error, which is retried; and a bug. A write whose response is lost is not
@@ -114,6 +110,8 @@ pub struct ClaimView {
     pub is_bound: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// `status.phase`.
+    pub phase: Option<String>,
     /// The UID of the Pod whose generic ephemeral volume it is.
     pub of_pod: Option<String>,
 }
@@ -171,57 +169,6 @@ impl Cluster {
     /// The wall clock.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
-    }
-
-    /// Reads a claim.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn claim(&self, claim: &ClaimRef) -> Result<Option<ClaimView>, ApiError> {
-        let claims = self.claims(claim);
-        let found = self.find(CLAIMS, claims.get_opt(&claim.name));
-        let pod_of = |claim: &PersistentVolumeClaim| {
-            let mut owners = claim.owner_references().iter();
-            owners.find(|it| it.kind == "Pod").map(|it| it.uid.clone())
-        };
-        Ok(found.await?.map(|claim| ClaimView {
-            of_pod: pod_of(&claim),
-            is_bound: claim.annotations().contains_key(ANNOTATION_BIND_COMPLETED),
-            uid: claim.metadata.uid.unwrap_or_default(),
-            resource_version: claim.metadata.resource_version.unwrap_or_default(),
-            created: claim.metadata.creation_timestamp.map(|time| time.0),
-            volume: claim.spec.and_then(|spec| spec.volume_name),
-            deleting: claim.metadata.deletion_timestamp.is_some(),
-        }))
-    }
-
-    /// Creates a claim. That it exists already is no error.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn create_claim(&self, claim: &Value) -> Result<(), ApiError> {
-        let namespace = claim["metadata"]["namespace"].as_str();
-        let created = self.create::<PersistentVolumeClaim>(namespace, claim)?;
-        match self.limited(CLAIMS, "create", created).await {
-            Ok(_) | Err(ApiError::Conflict) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Deletes a claim, if it still has the UID and the version that was read.
-    ///
-    /// # Errors
-    /// [`ApiError`].
-    pub async fn delete_claim(&self, claim: &ClaimRef, seen: &ClaimView) -> Result<(), ApiError> {
-        let seen = only(&seen.uid, Some(&seen.resource_version));
-        let claims = self.claims(claim);
-        let params = DeleteParams::default().preconditions(seen);
-        let delete = claims.delete(&claim.name, &params);
-        self.limited(CLAIMS, "delete", delete).await.map(drop)
-    }
-
-    fn claims(&self, claim: &ClaimRef) -> Api<PersistentVolumeClaim> {
-        Api::namespaced(self.client.clone(), &claim.namespace)
     }
 
     /// Creates an object, and reads the answer as `K`.

@@ -23,6 +23,8 @@ pub const ANNOTATION_CONSENT: &str = "local-volume-provisioner/consent";
 pub const ANNOTATION_PAUSED: &str = "local-volume-provisioner/paused";
 /// On a PV that `retire` withholds from claims: its former reclaim policy.
 pub const ANNOTATION_RETIRED: &str = "local-volume-provisioner/retired";
+/// Before the name of a PV, on the Node for which it is created again: its manifest.
+pub const REBIND_PREFIX: &str = "rebind.local-volume-provisioner/";
 /// The installation that manages a PV: `<namespace>/<DaemonSet>`.
 pub const ANNOTATION_INSTALLATION: &str = "local-volume-provisioner/installation";
 /// Of a PV whose disk was moved here: `<UID>:<token>` of the PV that its mark still names.

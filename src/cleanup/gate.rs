@@ -365,6 +365,7 @@ mod tests {
             is_bound: false,
             deleting: false,
             of_pod: Some(of_pod.into()),
+            phase: None,
         };
         for (next, is_seen, expected) in [
             (None, true, true),

@@ -68,14 +68,19 @@ async fn write(
     cluster: &Cluster,
     versions: String,
     mut archive: Archive<'_>,
-) -> io::Result<usize> {
+) -> Result<usize> {
     let mut reader = Reader {
         cluster,
         errors: Vec::new(),
     };
     let parts = Parts::read(&mut reader, request.provisioners.namespace.as_deref()).await;
     archive.add("version.txt", versions.into())?;
-    archive.names = Some(parts.names).filter(|_| !request.with_names);
+    if !request.with_names {
+        let why = "without lists of PVs, pods and events, tenants' names stay unknown; allow them (docs/status.md), or use --with-names";
+        let errors = reader.errors.concat();
+        let errors = errors.trim_end();
+        archive.names = Some(parts.names.with_context(|| format!("{why}\n{errors}"))?);
+    }
     for (file, content) in parts.files {
         archive.add(&file, content)?;
     }

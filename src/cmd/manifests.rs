@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
@@ -54,7 +54,9 @@ impl Manifests {
         } else {
             io::read_to_string(io::stdin())
         };
-        Self::parse(&text.map_err(|error| UsageError(format!("{}: {error}", path.display())))?)
+        let name = path.display();
+        let text = text.map_err(|error| UsageError(format!("{name}: {error}")))?;
+        Self::parse(&text).with_context(|| name.to_string())
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -63,9 +65,9 @@ impl Manifests {
             manifests.add(document);
         }
         if manifests.configurations.is_empty() {
-            bail!(
+            bail!(UsageError(format!(
                 "there is no ConfigMap with the key {CLASSES}: pass the one of the provisioner, or the output of helm template (values of the chart must be rendered)"
-            );
+            )));
         }
         let classes: Vec<_> = manifests.of_kind::<StorageClass>("StorageClass").collect();
         for it in &mut manifests.configurations {

@@ -16,7 +16,7 @@ use super::explain::cause;
 use super::fleet::{self, Answer};
 use super::progress::Progress;
 use super::status::show::text;
-use super::volume::{Volume, existing_pv, volumes};
+use super::volume::{Volume, ensure_detached, existing_pv, volumes};
 use crate::args::Move;
 use crate::log::printable;
 use crate::names::ANNOTATION_CONSENT;
@@ -40,24 +40,16 @@ pub async fn command(request: &Move, out: &mut (dyn Write + Send)) -> Result<Exi
         "PV {name} names a path, not a disk (binding: path), so it cannot move with its disk; nothing was changed"
     );
     let answers = fleet::ask_all(&cluster, namespace, None).await?;
-    show(&pv, &answers, out)?;
+    let claim = pv.claim.as_ref().map(ToString::to_string);
+    writeln!(out, "{name}: claim {}", claim.unwrap_or_default())?;
+    for line in places(name, &answers, |report| concerns(report, &pv)) {
+        writeln!(out, "{}", printable(&line))?;
+    }
     if taken_over(&answers, &pv, to).is_some() {
         writeln!(out, "PV {name} is on node {to}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let in_use = volumes(&answers).find(|it| {
-        let is_out = matches!(
-            text(&it.report, "state"),
-            "NotMounted" | "Missing" | "Unlinked"
-        );
-        it.node != *to && text(&it.report, "pv") == pv.name && !is_out
-    });
-    if let Some(in_use) = in_use {
-        bail!(
-            "{} reports the disk of PV {name} as in use: unmount it there first; nothing was changed",
-            in_use.place()
-        );
-    }
+    ensure_detached(&answers, name, |it| it.node == *to)?;
     let consent = consent(&answers, &pv, to)?;
     if request.dry_run {
         writeln!(out, "the consent would be {consent}")?;
@@ -86,23 +78,21 @@ pub async fn command(request: &Move, out: &mut (dyn Write + Send)) -> Result<Exi
     }
 }
 
-/// What each node reports about the PV.
-fn show(pv: &PvView, answers: &[Answer], out: &mut dyn Write) -> Result<()> {
-    let claim = pv.claim.as_ref().map(ToString::to_string);
-    let mut lines = vec![format!("{}: claim {}", pv.name, claim.unwrap_or_default())];
-    for volume in volumes(answers) {
-        let report = &volume.report;
-        if text(report, "pv") == pv.name || concerns(report, pv) {
-            let (place, state) = (volume.place(), text(report, "state"));
-            lines.push(format!("  {place}: {state} {}", cause(report)));
-        }
-    }
+/// What each node reports about a PV, and about volumes without one that may have its disk.
+pub(super) fn places(
+    pv: &str,
+    answers: &[Answer],
+    may_be_its: impl Fn(&Value) -> bool,
+) -> Vec<String> {
+    let its = volumes(answers).filter(|it| text(&it.report, "pv") == pv || may_be_its(&it.report));
+    let its = its.map(|it| {
+        let state = text(&it.report, "state");
+        let line = format!("  {}: {state} {}", it.place(), cause(&it.report));
+        line.trim_end().to_owned()
+    });
     let errors = answers.iter().filter_map(Answer::error);
-    lines.extend(errors.map(|error| format!("  not known: {error}")));
-    for line in lines {
-        writeln!(out, "{}", printable(line.trim_end()))?;
-    }
-    Ok(())
+    let errors = errors.map(|error| format!("  not known: {error}"));
+    its.chain(errors).collect()
 }
 
 /// Whether an entry waits because its disk is that of the PV.

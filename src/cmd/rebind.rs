@@ -3,6 +3,8 @@
 //! The policy Retain comes first: the provisioner deletes a PV before it wipes the first byte, and it deletes none with this
 //! policy. Each pass decides by the present state, so the command continues when it is run again.
 
+mod elsewhere;
+
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -22,7 +24,10 @@ use crate::view::{ClaimRef, Phase, PvView, ReclaimPolicy};
 /// # Errors
 /// When the data cannot be saved this way, a request failed, or after the timeout.
 pub async fn command(request: &Rebind, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let cluster = cluster(&request.api_server).await?;
+    let cluster = cluster(&request.provisioners.api_server).await?;
+    if let Some(node) = &request.to {
+        return elsewhere::command(request, node, &cluster, out).await;
+    }
     let mut progress = Progress::new(out, request.timeout);
     loop {
         let pv = existing_pv(&cluster, &request.pv).await?;
@@ -64,6 +69,10 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
         !pv.had_no_tenant(),
         "PV {name} was bound to no claim, but reserved for {of}; nothing was changed"
     );
+    ensure!(
+        pv.moved_from.is_none(),
+        "PV {name} waits for its disk: run rebind {name} --to NODE again"
+    );
     let claim = cluster.claim(of).await;
     let claim = claim.with_context(|| format!("reading claim {of}"))?;
     if pv.deleting {
@@ -90,7 +99,9 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
 async fn pods(cluster: &Cluster, claim: &ClaimRef) -> Result<Vec<String>> {
     let pods = cluster.pods_of_claim(claim).await;
     let pods = pods.context("listing the pods of the claim")?;
-    Ok(pods.into_iter().map(|pod| pod.name).collect())
+    // Kubernetes does not wait for a pod without a node either.
+    let scheduled = pods.into_iter().filter(|pod| !pod.node.is_empty());
+    Ok(scheduled.map(|pod| pod.name).collect())
 }
 
 impl Step {

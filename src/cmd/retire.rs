@@ -49,17 +49,15 @@ pub async fn retire(request: &Retire, out: &mut (dyn Write + Send)) -> Result<Ex
     }
     if request.abort {
         retirement.abort().await?;
+        if let Some(node) = node {
+            let text = format!("Pods start on node {node} again after: kubectl uncordon {node}");
+            retirement.progress.line(&text)?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    let node = node.as_ref().filter(|_| !steps.dry_run);
-    if let Some(node) = node {
-        let cordoned = retirement.cluster.cordon(node).await;
-        cordoned.with_context(|| format!("cordoning node {node}"))?;
-        let undo = format!("cordoned; kubectl uncordon {node} undoes this");
-        retirement.progress.show(&format!("node {node}"), &undo)?;
-    }
+    retirement.to_cordon = node.is_some();
     retirement.run().await?;
-    if let Some(node) = node {
+    if let Some(node) = node.as_ref().filter(|_| !steps.dry_run) {
         writeln!(
             retirement.progress.out,
             "No volume of node {node} has a PV any more. Those with the policy Retain keep their data. To delete the node:\n  \
@@ -93,7 +91,9 @@ struct Retirement<'a> {
     data: Data,
     /// The hostname label of the node.
     hostname: String,
-    /// The UIDs of the claims whose deletion was confirmed, and what was shown of each.
+    /// Whether the node leaves the cluster, and is not cordoned yet.
+    to_cordon: bool,
+    /// The UIDs of the claims and pods whose deletion was confirmed, and what was shown of each claim.
     confirmed: BTreeSet<(String, String)>,
     /// The UIDs of the pods that were deleted.
     deleted: BTreeSet<String>,
@@ -132,6 +132,7 @@ impl<'a> Retirement<'a> {
             only: None,
             data: Data::Cleaned,
             hostname: String::new(),
+            to_cordon: false,
             confirmed: BTreeSet::new(),
             deleted: BTreeSet::new(),
             progress: Progress::new(out, request.timeout),
@@ -146,6 +147,7 @@ impl<'a> Retirement<'a> {
             if self.ask(&targets).await? {
                 continue;
             }
+            self.cordon().await?;
             for target in &targets {
                 let (name, step) = (&target.pv.name, target.step(self.data));
                 let is_cleaned = step == Step::AwaitDeletion && !target.is_kept();
@@ -153,7 +155,9 @@ impl<'a> Retirement<'a> {
                     !is_cleaned || self.data == Data::Cleaned,
                     "PV {name} is being deleted, so its volume is cleaned and offered again; then run the command for its new PV"
                 );
-                self.progress.show(name, &target.said(step, &self.node))?;
+                let what = target.said(step, &self.node);
+                let next = if self.request.dry_run { "next: " } else { "" };
+                self.progress.show(name, &format!("{next}{what}"))?;
                 if !self.request.dry_run {
                     taken(name, self.take(step, target).await)?;
                 }
@@ -165,31 +169,44 @@ impl<'a> Retirement<'a> {
         }
     }
 
-    /// The PVs that are left, and whether no other follows. The API decides which there are, since a provisioner that
-    /// has just started reports no volume.
+    /// Cordons the node that leaves.
+    async fn cordon(&mut self) -> Result<()> {
+        let node = &self.node;
+        if self.request.dry_run || !std::mem::take(&mut self.to_cordon) {
+            return Ok(());
+        }
+        let cordoned = self.cluster.cordon(node).await;
+        cordoned.with_context(|| format!("cordoning node {node}"))?;
+        let undo = format!("cordoned; kubectl uncordon {node} undoes this");
+        self.progress.show(&format!("node {node}"), &undo)
+    }
+
+    /// The PVs that are left. The API decides which there are, since a provisioner that has just started reports no
+    /// volume.
+    async fn pvs(&self) -> Result<Vec<PvView>> {
+        if let Some((_, only)) = &self.only {
+            let pv = pv(&self.cluster, &only.name).await?;
+            return Ok(pv.filter(|pv| pv.uid == only.uid).into_iter().collect());
+        }
+        let label = format!("{LABEL_HOSTNAME}={}", self.hostname);
+        let params = ListParams::default().labels(&label);
+        let is_its = |pv: &PvView| {
+            let by = pv.provisioned_by.as_deref().unwrap_or_default();
+            nodes_of_provisioner(by).contains(&&*self.node)
+        };
+        let pvs = self.cluster.pvs_in_pages(params, is_its).await;
+        pvs.context("listing the PVs of the node")
+    }
+
+    /// The PVs that are left with their reports, and whether no other PV follows.
     async fn targets(&mut self) -> Result<(Vec<Target>, bool)> {
         let reports = self.reports().await?;
-        let (pvs, is_complete) = if let Some((_, only)) = &self.only {
-            let pv = pv(&self.cluster, &only.name).await?;
-            let pv = pv.filter(|pv| pv.uid == only.uid);
-            (pv.into_iter().collect(), true)
-        } else {
-            let label = format!("{LABEL_HOSTNAME}={}", self.hostname);
-            let params = ListParams::default().labels(&label);
-            let is_its = |pv: &PvView| {
-                let by = pv.provisioned_by.as_deref().unwrap_or_default();
-                nodes_of_provisioner(by).contains(&&*self.node)
-            };
-            let pvs = self.cluster.pvs_in_pages(params, is_its).await;
-            let pvs = pvs.context("listing the PVs of the node")?;
-            // A volume that was cleaned gets a PV again.
-            let is_final = |report: &Value| {
-                report["pv"].is_null() && text(report, "reason") != "CleanupRunning"
-            };
-            (pvs, reports.iter().all(is_final))
-        };
+        // A volume that was cleaned gets a PV again.
+        let is_final =
+            |report: &Value| report["pv"].is_null() && text(report, "reason") != "CleanupRunning";
+        let is_complete = self.only.is_some() || reports.iter().all(is_final);
         let mut targets = Vec::new();
-        for pv in pvs {
+        for pv in self.pvs().await? {
             let report = reports.iter().find(|it| text(it, "pv") == pv.name);
             let report = report.cloned().unwrap_or_default();
             if text(&report, "state") == "Foreign" {
@@ -232,36 +249,37 @@ impl<'a> Retirement<'a> {
         Ok(volumes(&answers).map(|it| it.report).collect())
     }
 
-    /// Asks before claims are deleted, once for each, and returns whether it has.
+    /// Asks before claims and pods are deleted, once for each, and returns whether it has.
     async fn ask(&mut self, targets: &[Target]) -> Result<bool> {
-        let mut claims = Vec::new();
+        let (mut claims, mut shown) = (0, Vec::new());
         for target in targets {
-            let claim = target.to_release(self.data);
-            if let Some(claim) = claim.filter(|it| !self.confirmed.contains(it)) {
-                let (pv, pods) = (&target.pv.name, target.pod_names());
-                let pods = pods.unwrap_or_else(|| "none".into());
-                let what = format!("{pv}: {}; pods: {pods}", claim.1);
-                self.progress.line(&what)?;
-                claims.push(claim);
+            let all = target.to_release(self.data);
+            if all.iter().all(|it| self.confirmed.contains(it)) {
+                continue;
             }
+            let (pv, (_, fate)) = (&target.pv.name, &all[0]);
+            let pods = target.pod_names().unwrap_or_else(|| "none".into());
+            self.progress.line(&format!("{pv}: {fate}; pods: {pods}"))?;
+            claims += 1;
+            shown.extend(all);
         }
-        if claims.is_empty() || self.request.dry_run {
+        if claims == 0 || self.request.dry_run {
             return Ok(false);
         }
         // `--yes` is given for the claims of the first pass.
         ensure!(
             !self.request.yes || self.confirmed.is_empty(),
-            "a claim was bound meanwhile, as shown above; it was not deleted; run the command again to decide"
+            "a claim was bound or a pod started meanwhile, as shown above; it was not deleted; run the command again to decide"
         );
         if !self.request.yes {
-            let count = claims.len().to_string();
+            let count = claims.to_string();
             let question = format!(
                 "The deletion of claims and pods cannot be undone. To go on, type the number of claims, {count}: "
             );
             let otherwise = "that is another answer; these claims were not deleted";
             confirm(self.progress.out, question, &count, otherwise).await?;
         }
-        self.confirmed.extend(claims);
+        self.confirmed.extend(shown);
         Ok(!self.request.yes)
     }
 
@@ -292,10 +310,10 @@ impl<'a> Retirement<'a> {
         self.cluster.merge_pv(&pv.reference(), body).await.map(drop)
     }
 
-    /// Deletes the claim, if that was confirmed, and the pods that use it.
+    /// Deletes the claim and the pods that use it. All were confirmed.
     async fn release(&mut self, target: &Target) -> Result<(), ApiError> {
-        let claim = target.to_release(self.data);
-        let is_confirmed = claim.is_some_and(|claim| self.confirmed.contains(&claim));
+        let all = target.to_release(self.data);
+        let is_confirmed = all.iter().all(|it| self.confirmed.contains(it));
         let Some(of) = target.pv.claim.as_ref().filter(|_| is_confirmed) else {
             return Ok(());
         };
@@ -313,7 +331,7 @@ impl<'a> Retirement<'a> {
     /// Restores the policies, and offers the volumes that were reserved.
     async fn abort(&mut self) -> Result<()> {
         let mut has_any = false;
-        for Target { pv, .. } in self.targets().await?.0 {
+        for pv in self.pvs().await? {
             let Some(policy) = pv.retired.as_ref().filter(|_| !pv.deleting) else {
                 continue;
             };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::fleet::{self, Answer};
@@ -140,6 +140,24 @@ pub(super) fn policy_patch(policy: &str, former: &Value) -> Value {
         "metadata": { "annotations": { ANNOTATION_RETIRED: former } },
         "spec": { "persistentVolumeReclaimPolicy": policy },
     })
+}
+
+/// Requires that no volume but `its` reports the disk of a PV as there.
+pub(super) fn ensure_detached(
+    answers: &[Answer],
+    pv: &str,
+    its: impl Fn(&Volume) -> bool,
+) -> Result<()> {
+    let is_out = |state: &str| matches!(state, "NotMounted" | "Missing" | "Unlinked");
+    let in_use = volumes(answers)
+        .find(|it| text(&it.report, "pv") == pv && !is_out(text(&it.report, "state")) && !its(it));
+    if let Some(in_use) = in_use {
+        bail!(
+            "{} reports the disk of PV {pv} as in use: unmount it there first; nothing was changed",
+            in_use.place()
+        );
+    }
+    Ok(())
 }
 
 /// The error of a provisioner that did not answer.

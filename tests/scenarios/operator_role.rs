@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use serde_json::{Value, json};
-use support::stage::name;
+use support::stage::{name, uid};
 use support::{Stage, bare_command, skip};
 
 use crate::kit::*;
@@ -131,6 +131,17 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
         &pv,
         &json!({ "spec": { "persistentVolumeReclaimPolicy": "Delete" } }),
     );
+    // The disk has another path now. It would be offered if it were empty.
+    keep_secret(&path);
+    let moved = stage.sandbox.bind(&path, "disks/fast/moved").unwrap();
+    stage.sandbox.umount(&path).unwrap();
+    let uid = uid(&stage.pv(&pv).unwrap());
+    stage.eventually("the disk is found by its mark", || {
+        status_of(&mut provisioner, &moved)["mark"]["pvUid"] == uid
+            && status_of(&mut provisioner, &path)["state"] == "NotMounted"
+    });
+    run(&stage, &["rebind", &pv, "--to", &node, "--yes"], 0);
+    let path = moved;
     stage.pod("pod", "claim");
     let timeout = ["retire", "--node", &node, "--yes", "--timeout=3s"];
     run(&stage, &timeout, 1);

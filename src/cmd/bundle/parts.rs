@@ -22,8 +22,8 @@ pub(super) struct Parts {
     pub own_pods: Vec<Value>,
     /// The files with their names.
     pub files: Vec<(String, Value)>,
-    /// The pseudonyms of tenants' names.
-    pub names: Pseudonyms,
+    /// The pseudonyms of tenants' names; `None` if a list could not be read that has such names.
+    pub names: Option<Pseudonyms>,
 }
 
 impl Parts {
@@ -49,6 +49,7 @@ impl Parts {
         let events = reader.list::<Event>(None, is_relevant).await;
         let pods = cluster.pods(None, ListParams::default(), |_| true).await;
         let pods = reader.require("pods", pods).unwrap_or_default();
+        let are_names_known = reader.errors.is_empty();
         let answers = ask_all(cluster, namespace, None).await;
         let answers = reader.require("nodes", answers).unwrap_or_default();
         let check = check::installed(cluster, namespace).await;
@@ -83,7 +84,7 @@ impl Parts {
         Self {
             own_pods,
             files,
-            names,
+            names: Some(names).filter(|_| are_names_known),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Pseudonyms of tenants' names: the same in each file of a bundle. A name is replaced wherever it is a whole word, also
-//! as part of a path, since a name that stays by mistake cannot be taken back.
+//! as part of a path, since a name that stays by mistake cannot be taken back. Names of their files are left out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::cluster::PodView;
 use crate::cmd::status::show::text;
+use crate::escape::without_tenants;
 
 /// The namespaces of Kubernetes itself.
 const WELL_KNOWN: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -111,6 +112,9 @@ impl Pseudonyms {
     pub fn replace(&self, text: &str) -> String {
         let mut replaced = String::with_capacity(text.len());
         let mut is_escape = false;
+        // A message that was truncated inside the name of a file ends with its line.
+        let lines = text.split('\n').map(without_tenants);
+        let text = lines.collect::<Vec<_>>().join("\n");
         for piece in text.split_inclusive(|it| !is_part(it)) {
             let run = piece.trim_end_matches(|it| !is_part(it));
             // The letter of an escape such as \n is no part of a name.

@@ -32,9 +32,15 @@ impl Findings {
         self.0.push(Finding::NotChecked(text.into()));
     }
 
-    /// The value of a request, or a failed check with the permission that it requires.
+    /// The value of a request, or a failed check; if access was denied, with the permission that it requires.
     pub fn require<T>(&mut self, result: Result<T, ApiError>, permission: &str) -> Option<T> {
-        let failed = |error| self.bad(&chain(&error), &format!("allow {permission}"));
+        let failed = |error| match &error {
+            ApiError::Forbidden { .. } => self.bad(&chain(&error), &format!("allow {permission}")),
+            _ => self.bad(
+                &chain(&error),
+                "run check again when the API server answers",
+            ),
+        };
         result.map_err(failed).ok()
     }
 

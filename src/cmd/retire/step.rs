@@ -1,5 +1,7 @@
 //! The next step of a volume that is taken out of service, by its present state alone.
 
+use std::iter;
+
 use serde_json::Value;
 
 use crate::cluster::{ClaimView, PodView};
@@ -97,17 +99,25 @@ impl Target {
         }
     }
 
-    /// The claim whose deletion has to be confirmed, with its UID.
-    pub fn to_release(&self, data: Data) -> Option<(String, String)> {
+    /// What has to be confirmed before it is deleted: the UIDs of the claim and of its pods, each with what happens to
+    /// the data.
+    pub fn to_release(&self, data: Data) -> Vec<(String, String)> {
         let is_in_use = self.pv.phase == Phase::Bound && !self.pv.deleting;
         let is_left = self.claim.as_ref().is_some_and(|claim| !claim.deleting);
         let is_due = is_in_use && (is_left || !self.pods.is_empty());
-        let uid = self.pv.claim.as_ref()?.uid.clone()?;
+        let claim = self.pv.claim.as_ref().filter(|_| is_due);
         let fate = match (data, &self.pv.policy) {
             (Data::Cleaned, ReclaimPolicy::Delete) => "its data is wiped",
             _ => "its data stays on the disk",
         };
-        is_due.then(|| (uid, format!("claim {}: {fate}", self.claim_name())))
+        let fate = format!("claim {}: {fate}", self.claim_name());
+        let claim = claim.and_then(|it| it.uid.as_ref());
+        let pods = self.pods.iter().map(|pod| &pod.uid);
+        let uids = claim.map(|uid| iter::once(uid).chain(pods));
+        uids.into_iter()
+            .flatten()
+            .map(|uid| (uid.clone(), fate.clone()))
+            .collect()
     }
 
     /// The pods of the claim, if there are any.

@@ -14,7 +14,8 @@ use support::bare_command;
 use super::*;
 
 /// The names of a tenant. Of these objects, the cluster has the first three only: the rest is in an event, and in the log.
-const TENANT: [&str; 6] = [
+const TENANT: [&str; 7] = [
+    "orders.db",
     "test-1",
     "shop-data",
     "shop-web-0",
@@ -84,7 +85,8 @@ fn write_log(stage: &Stage, provisioner: &Program) {
     let uid = stage.request(pods.get(&pod)).metadata.uid.unwrap();
     let dir = format!("job-logs/kube-system_{pod}_{uid}/provisioner");
     let dir = stage.sandbox.dir(&dir).unwrap();
-    let lines = "WARN its claim gone/gone-data still exists\n\
+    let lines = "WARN “backup/orders.db” cannot be removed\n\
+                 WARN its claim gone/gone-data still exists\n\
                  WARN Volume is used by pods: test-1/shop-web-0\n";
     fs::write(dir.join("0.log"), provisioner.log() + lines).unwrap();
 }
@@ -206,6 +208,21 @@ fn archive_is_made_without_what_cannot_be_read() {
     );
     assert!(files.keys().all(|file| !file.starts_with("logs/")));
     assert!(files["pvs.json"].contains("claimRef"));
+}
+
+#[test]
+fn archive_is_not_made_if_the_names_of_tenants_are_unknown() {
+    let (stage, _provisioner) = or_skip!(installation());
+    let denied = stage.faults().on(Verb::List).resource("events");
+    denied.forbid();
+    let path = stage.sandbox.path().join("bundle.tar.gz");
+    let result = run_as_operator(&stage, &["bundle", "-o", path.to_str().unwrap()]);
+    let parts = ["denies permission to list events", "--with-names"];
+    answers(&result, 1, &parts);
+    assert!(!path.exists());
+    let (result, files) = bundle(&stage, &["--with-names"]);
+    answers(&result, 1, &["1 part could not be read"]);
+    assert!(files.contains_key("pvs.json"));
 }
 
 #[test]

@@ -168,7 +168,11 @@ fn fault_of_the_configuration_names_key_and_value() {
         &["Effective configuration of ConfigMap kube-system/"],
     );
     let missing = run("kind: ConfigMap\ndata: {}\n");
-    answers(&missing, 1, &["no ConfigMap with the key storageClassMap"]);
+    answers(
+        &missing,
+        2,
+        &["-: there is no ConfigMap with the key storageClassMap"],
+    );
     let directory = run_as_operator(&stage, &["check-config", "-f", "/nonexistent"]);
     answers(&directory, 2, &["/nonexistent"]);
 }

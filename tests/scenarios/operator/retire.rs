@@ -60,6 +60,13 @@ fn failed_disk_is_replaced() {
     let result = beside(&stage, &["replace", &pv, "--yes"], || {
         withheld(&stage, &pv, "Released");
         assert!(has_secret(&path), "nothing is cleaned");
+        let result = run_as_operator(&stage, &["retire", &pv, "--abort"]);
+        answers(
+            &result,
+            2,
+            &["its claim is deleted, so nothing was changed"],
+        );
+        assert_eq!(policy(&stage.pv(&pv).unwrap()), "Retain");
         stage.sandbox.umount(&path).unwrap();
         pv_is_deleted(&stage, &pv);
         stage.sandbox.tmpfs("disks/fast/vol", "size=16m").unwrap();
@@ -88,7 +95,7 @@ fn disk_without_a_claim_is_taken_out_or_offered_again() {
     let run = |args: &[&str]| run_as_operator(&stage, &[&["retire", &*pv], args].concat());
 
     let result = run(&["--dry-run"]);
-    answers(&result, 0, &["no other claim can bind to it"]);
+    answers(&result, 0, &["next: no other claim can bind to it"]);
     assert_eq!(policy(&stage.pv(&pv).unwrap()), "Delete");
     answers(&run(&["--abort"]), 2, &["no PV can be offered again"]);
 
@@ -142,6 +149,8 @@ fn node_is_retired_after_its_volumes_are_cleaned() {
             &format!("kubectl delete node {node}"),
         ],
     );
+    let result = run_as_operator(&stage, &["retire", "--node", &node, "--abort"]);
+    answers(&result, 2, &["no PV can be offered again"]);
     assert!(stage.pvs().is_empty());
     let nodes: Api<Node> = Api::all(stage.client.clone());
     let spec = stage.request(nodes.get(&node)).spec.unwrap();
@@ -153,12 +162,20 @@ fn without_an_answer_no_claim_is_deleted() {
     let (stage, [path]) = or_skip!(reachable(["vol"]));
     let mut provisioner = provisioner(&stage);
     let pv = in_use(&stage, &mut provisioner, "claim", &path);
-    for command in ["retire", "replace"] {
-        let result = run_as_operator(&stage, &[command, &pv, "--dry-run"]);
-        answers(&result, 0, &["claim", "pod-of-claim"]);
-        let result = run_as_operator(&stage, &[command, &pv]);
+    let node = stage.node();
+    for command in [
+        &["retire", &*pv][..],
+        &["replace", &pv],
+        &["retire", "--node", &node],
+    ] {
+        let result = run_as_operator(&stage, &[command, &["--dry-run"]].concat());
+        answers(&result, 0, &["claim", "pod-of-claim", "next: "]);
+        let result = run_as_operator(&stage, command);
         answers(&result, 2, &["there is no terminal", "pod-of-claim"]);
     }
+    let nodes: Api<Node> = Api::all(stage.client.clone());
+    let spec = stage.request(nodes.get(&node)).spec.unwrap();
+    assert_eq!(spec.unschedulable, None, "it is not cordoned");
     let found = stage.pv(&pv).unwrap();
     assert_eq!(
         (policy(&found).as_str(), annotation(&found, RETIRED)),
