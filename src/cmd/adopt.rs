@@ -65,6 +65,10 @@ pub async fn command(request: &Adopt, out: &mut (dyn Write + Send)) -> Result<Ex
         let can_all = is_complete && decisions.len() == count;
         return Ok(ExitCode::from(u8::from(!can_all)));
     }
+    ensure!(
+        is_complete || request.node.is_some(),
+        "a provisioner did not answer, and its node may have newer data of the same claims: repair it first, or name each other node by --node"
+    );
     if !request.yes {
         let (question, expected) = question(&decisions, Verb::Adopt);
         confirm(out, question, &expected, OTHER_ANSWER).await?;
@@ -73,8 +77,10 @@ pub async fn command(request: &Adopt, out: &mut (dyn Write + Send)) -> Result<Ex
     let name = format!("{:016x}", fastrand::u64(..));
     let salt = format!("{SALT_PREFIX}{name}-{:032x}", fastrand::u128(..));
     let nodes: BTreeSet<_> = all.values().collect();
-    annotate(&cluster, &nodes, &json!(salt)).await?;
-    let alike = alike(&cluster, provisioners, &all, &name, &progress).await;
+    let alike = match annotate(&cluster, &nodes, &json!(salt)).await {
+        Ok(()) => alike(&cluster, provisioners, &all, &name, &progress).await,
+        Err(error) => Err(error),
+    };
     annotate(&cluster, &nodes, &Value::Null).await?;
     let alike = alike?;
     for (place, others) in &alike {

@@ -165,7 +165,7 @@ pub(super) async fn of_former_cluster(
 pub(super) fn question(decisions: &[Decision], verb: Verb) -> (String, String) {
     let what = match verb {
         Verb::Wipe => "All data in it will be lost.",
-        Verb::Adopt => "Only the claim of its mark will get its data.",
+        Verb::Adopt => "The claim with the namespace and name in its mark will get its data.",
         Verb::Accept => "Its data will be readable.",
         Verb::Forget => "Its PV will be deleted.",
     };

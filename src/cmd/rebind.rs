@@ -69,12 +69,13 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
         !pv.had_no_tenant(),
         "PV {name} was bound to no claim, but reserved for {of}; nothing was changed"
     );
-    ensure!(
-        pv.moved_from.is_none(),
-        "PV {name} waits for its disk: run rebind {name} --to NODE again"
-    );
     let claim = cluster.claim(of).await;
     let claim = claim.with_context(|| format!("reading claim {of}"))?;
+    let is_same = |claim: &ClaimView| of.uid.as_ref() == Some(&claim.uid) && !claim.deleting;
+    ensure!(
+        pv.moved_from.is_none() || !claim.as_ref().is_some_and(is_same),
+        "PV {name} waits for its disk: run rebind {name} --to NODE again"
+    );
     if pv.deleting {
         return Ok(Step::Pause);
     }
@@ -83,7 +84,6 @@ async fn step(cluster: &Cluster, pv: &PvView) -> Result<Step> {
     {
         bail!("claim {of} exists already and has PV {other}; delete that claim first");
     }
-    let is_same = |claim: &ClaimView| of.uid.as_ref() == Some(&claim.uid) && !claim.deleting;
     let is_bound = pv.phase == Phase::Bound && claim.as_ref().is_some_and(is_same);
     Ok(match (&pv.retired, is_bound) {
         (Some(policy), true) => Step::RestorePolicy(policy.clone()),

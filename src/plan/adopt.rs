@@ -24,10 +24,15 @@ fn tenant(mark: &Mark) -> Option<ClaimRef> {
 }
 
 /// The claim to which a volume can be offered with its data, by the volume alone.
-fn claim_of_data(candidate: &Candidate, is_marked: bool) -> Result<ClaimRef, &'static str> {
+fn claim_of_data(
+    candidate: &Candidate,
+    class: &str,
+    is_marked: bool,
+) -> Result<ClaimRef, &'static str> {
     let found = &candidate.mark;
     let mark = found.on_disk.valid().ok_or("its mark cannot be read")?;
     let claim = match mark.state {
+        _ if mark.class != class => return Err("its mark is of another class"),
         MarkState::Wiping => return Err("a wipe of it has begun"),
         // An offer to one claim only keeps that claim in its mark, although no pod has used the volume yet.
         MarkState::Offered | MarkState::Free => None,
@@ -65,7 +70,8 @@ impl Planner<'_> {
     /// # Errors
     /// Why there is none. It names no claim: `/status` requires no authentication.
     pub(super) fn adoptable(&self, volume: &Volume) -> Result<ClaimRef, &'static str> {
-        let claim = claim_of_data(&volume.candidate, self.is_marked(&volume.candidate))?;
+        let (class, is_marked) = (&volume.class.name, self.is_marked(&volume.candidate));
+        let claim = claim_of_data(&volume.candidate, class, is_marked)?;
         let has_its_data = |other: &Volume| {
             let mark = other.candidate.mark.on_disk.valid();
             let mark = mark.filter(|it| it.state != MarkState::Free);
@@ -87,15 +93,13 @@ impl Planner<'_> {
     pub(super) fn adopts(&self, volume: &Volume, cluster: &str) -> Option<ClaimRef> {
         let candidate = &volume.candidate;
         let mark = candidate.mark.on_disk.valid()?;
-        let is_consented = || {
-            self.node
-                .consents
-                .contains(&consent("adopt", None, candidate))
-        };
+        let consents = &self.node.consents;
+        let permits =
+            |verb| !consents.is_empty() && consents.contains(&consent(verb, None, candidate));
         let is_permitted = if mark.cluster == cluster {
-            mark.is_adoption()
+            mark.is_adoption() && !permits("wipe") && !permits("accept")
         } else {
-            !self.node.consents.is_empty() && is_consented()
+            permits("adopt")
         };
         is_permitted.then(|| self.adoptable(volume).ok())?
     }

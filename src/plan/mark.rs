@@ -119,7 +119,8 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
             }
         }
         MarkOnDisk::Valid(mark) if mark.state == MarkState::Pending && pv.offer.is_some() => {
-            mark.cluster == cluster && pv.offer.as_ref() == Some(&mark.token)
+            let is_its_claim = !mark.is_adoption() || mark.claim == claim_of(pv);
+            mark.cluster == cluster && pv.offer.as_ref() == Some(&mark.token) && is_its_claim
         }
         MarkOnDisk::Valid(mark) if mark.cluster == cluster && is_moved(pv, mark) => true,
         // The PV was restored after its volume was wiped: whatever is written since is of its own tenant.
@@ -150,9 +151,12 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         return Agreement::Lags(Box::new(mark));
     }
     let offer = pv.offer.as_deref().unwrap_or("none");
-    let of_mark = found.valid().and_then(|mark| mark.claim_uid.as_ref());
-    let mark = match (of_mark, &claim_uid_of(pv)) {
-        (Some(of_mark), Some(of_pv)) if of_mark != of_pv => {
+    let of_mark = found.valid().and_then(|mark| mark.claim_uid.as_deref());
+    let of_pv = claim_uid_of(pv);
+    let mark = match (of_mark, of_pv.as_deref()) {
+        (Some(of_mark), Some(of_pv))
+            if of_mark != of_pv && !of_mark.is_empty() && !of_pv.is_empty() =>
+        {
             let mark = describe(found);
             format!("{mark}, of the claim with UID {of_mark}, not {of_pv}")
         }

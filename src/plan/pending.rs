@@ -57,16 +57,22 @@ impl Planner<'_> {
         // Without a PV, no tenant uses it: the write of the mark reads it otherwise.
         let offered = found.valid().and_then(|it| it.root.clone());
         let root = offered.filter(|_| resets_root || claim.is_some());
+        // By these, earlier versions take an offer that was interrupted for clean.
+        let is_to_any = claim.is_none();
         let mark = Mark {
             cluster: cluster.to_owned(),
             token,
             data_left,
-            boot_time: self.snapshot.boot_time.clone().filter(|_| is_device),
+            boot_time: self
+                .snapshot
+                .boot_time
+                .clone()
+                .filter(|_| is_device && is_to_any),
             state: MarkState::Pending,
             identity_hash: candidate.identity.hash(),
             class: volume.class.name.clone(),
             claim: claim.map(ToString::to_string),
-            read_only: candidate.read_only,
+            read_only: candidate.read_only && is_to_any,
             root,
             written_at: self.snapshot.date,
             ..Mark::default()

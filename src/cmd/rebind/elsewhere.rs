@@ -10,6 +10,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::pods;
@@ -72,18 +73,25 @@ impl Present {
         let name = request.pv.rsplit('/').next().unwrap_or_default();
         let found = cluster.node(node).await;
         let found = found.with_context(|| format!("reading node {node}"))?;
-        let kept = found.annotations.as_ref();
-        let kept = kept
-            .and_then(|all| all.get(&format!("{REBIND_PREFIX}{name}")))
-            .cloned();
-        let manifest = match (pv(cluster, name).await?, &kept) {
-            (None, None) => bail!(
-                "there is no PersistentVolume {name}, and node {node} keeps no manifest of it"
-            ),
-            (None, Some(kept)) => Ok(serde_json::from_str(kept).unwrap_or_default()),
-            (Some(_), _) => cluster.pv_manifest(name).await,
+        let kept = kept_by(&found, name);
+        let answers = fleet::ask_all(cluster, request.provisioners.namespace.as_deref(), None);
+        let answers = answers.await?;
+        let manifest = if pv(cluster, name).await?.is_some() {
+            let manifest = cluster.pv_manifest(name).await;
+            manifest.with_context(|| format!("reading PV {name}"))?
+        } else {
+            let mut manifest = kept.clone();
+            // The disk may have been put back before the PV was created for the other node.
+            for other in answers.iter().map(|it| &it.node) {
+                if manifest.is_none() {
+                    let other = cluster.node(other).await.context("reading a node")?;
+                    manifest = kept_by(&other, name);
+                }
+            }
+            let missing =
+                || format!("there is no PersistentVolume {name}, and no node keeps its manifest");
+            serde_json::from_str(&manifest.with_context(missing)?)?
         };
-        let manifest = manifest.with_context(|| format!("reading PV {name}"))?;
         let pv = PvView::from_api(&serde_json::from_value(manifest.clone())?);
         let Some(of) = pv.claim.clone().filter(|it| it.uid.is_some()) else {
             bail!("PV {name} is bound to no claim; nothing was changed");
@@ -92,8 +100,7 @@ impl Present {
         Ok(Self {
             claim: claim.with_context(|| format!("reading claim {of}"))?,
             pods: pods(cluster, &of).await?,
-            answers: fleet::ask_all(cluster, request.provisioners.namespace.as_deref(), None)
-                .await?,
+            answers,
             node: found,
             kept,
             manifest,
@@ -128,13 +135,13 @@ impl Present {
             ),
             Step::Keep => "its data is kept: the policy is set to Retain".into(),
             Step::Save(_) => format!("node {node} keeps the new manifest of the PV"),
-            Step::Delete if pv.deleting => {
+            Step::Delete(_) if pv.deleting => {
                 format!(
                     "waiting until its finalizers are removed: {}",
                     pv.finalizers.join(", ")
                 )
             }
-            Step::Delete => "the PV is deleted, to create it again".into(),
+            Step::Delete(_) => "the PV is deleted, to create it again".into(),
             Step::Create(manifest) => {
                 let path = text(&manifest["spec"]["local"], "path");
                 format!("the PV is created again for {node}:{path}")
@@ -154,7 +161,14 @@ impl Present {
                 cluster.merge_pv(&seen, body).await.map(drop)
             }
             Step::Save(manifest) => self.keep(cluster, &json!(manifest)).await,
-            Step::Delete => {
+            Step::Delete(manifest) => {
+                if !pv.deleting {
+                    // What cannot be created again is not deleted. The API server refuses the name last.
+                    match cluster.create_pv(&manifest).await {
+                        Err(ApiError::Conflict) => {}
+                        created => return created.map(drop),
+                    }
+                }
                 let Some(mut pv) = cluster.delete_pv(&seen).await? else {
                     return Ok(());
                 };
@@ -184,4 +198,12 @@ impl Present {
         let node = self.node.name.as_deref().unwrap_or_default();
         cluster.annotate_node(node, &annotations).await
     }
+}
+
+/// The manifest that a Node keeps of a PV.
+fn kept_by(node: &ObjectMeta, pv: &str) -> Option<String> {
+    node.annotations
+        .as_ref()?
+        .get(&format!("{REBIND_PREFIX}{pv}"))
+        .cloned()
 }

@@ -93,6 +93,12 @@ fn volume_of_a_former_cluster_is_adopted_by_its_mark() {
             DIRTY,
             "no claim with data",
         ),
+        (
+            "of another class",
+            of_mark(Used, |it| it.class = "slow".into()),
+            DIRTY,
+            "its mark is of another class",
+        ),
         ("unreadable", unreadable(), DIRTY, ""),
         ("of this cluster", MarkOnDisk::Valid(mark(Used)), DIRTY, ""),
     ] {
@@ -304,6 +310,17 @@ fn interrupted_adoption_continues_and_is_never_an_offer_to_any_claim() {
             // The PV may be on its way.
             assert_eq!(write.mark.token, TOKEN, "{what}");
             assert!(write.mark.is_adoption(), "{what}");
+            // Earlier versions, which know no adoption, take no such mark for clean.
+            let (boot, is_read_only) = (&write.mark.boot_time, write.mark.read_only);
+            assert_eq!((boot, is_read_only), (&None, false), "{what}");
+            for verb in ["wipe", "accept"] {
+                let decided = permits(world.clone(), &volume, verb);
+                let is_adopted = |it: &PvDraft| it.claim.is_some();
+                assert!(
+                    !self::drafts(&decided).iter().any(is_adopted),
+                    "{what} {verb}"
+                );
+            }
             // Another volume of the claim has appeared meanwhile.
             let other = marked(&fs(2), foreign(MarkState::Used));
             let twice = with(world.fast("b", &other), |world| {

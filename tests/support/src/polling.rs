@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 /// A busy machine runs a process only now and then.
 const LIMIT: Duration = Duration::from_secs(15);
+/// Tests that look more often while they wait for long leave no processor for what they wait for.
+const LONGEST_NAP: Duration = Duration::from_millis(20);
 
 /// The result of a look: `true` or `Some` once the awaited state is there.
 pub trait Seen {
@@ -28,11 +30,11 @@ impl<T> Seen for Option<T> {
     }
 }
 
-/// Calls `look` every `nap` until it sees something; `None` if it does not within `limit`. A thread
+/// Calls `look` after each `nap`, which becomes longer, until it sees something; `None` if it does not within `limit`. A thread
 /// that was suspended past the deadline calls it once more: the event may be long past.
 pub fn until<S: Seen>(
     limit: Duration,
-    nap: Duration,
+    mut nap: Duration,
     mut look: impl FnMut() -> S,
 ) -> Option<S::Found> {
     let deadline = Instant::now() + limit;
@@ -43,6 +45,7 @@ pub fn until<S: Seen>(
             return found;
         }
         std::thread::sleep(nap);
+        nap = nap.mul_f32(1.2).min(LONGEST_NAP.max(nap));
     }
 }
 

@@ -23,6 +23,9 @@ const OF_PLACE: [&str; 3] = [
     ANNOTATION_STATE_DIRECTORY,
 ];
 
+/// Kubernetes schedules pods by the labels of a PV with this prefix.
+const TOPOLOGY: &str = "topology.kubernetes.io/";
+
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     AwaitPods,
@@ -30,7 +33,8 @@ pub(super) enum Step {
     Keep,
     /// Keep the new manifest in the Node.
     Save(String),
-    Delete,
+    /// Delete the PV, to create it by this manifest.
+    Delete(Value),
     Create(Value),
     /// The provisioner has not verified the disk yet.
     Await(String),
@@ -68,11 +72,10 @@ impl Present {
         );
         let claim = self.claim.as_ref();
         let claim = claim.filter(|it| of.uid.as_ref() == Some(&it.uid) && !it.deleting);
-        let claim = claim.with_context(|| {
-            format!(
-                "claim {of} was deleted; first create it again: kubectl local-volume rebind {name}"
-            )
-        })?;
+        ensure!(
+            claim.is_some() || !self.exists(),
+            "claim {of} was deleted; first create it again: kubectl local-volume rebind {name}"
+        );
         let marked: Vec<_> = volumes(&self.answers)
             .filter(|it| self.is_marked(&it.report))
             .collect();
@@ -101,6 +104,11 @@ impl Present {
             "the disk of PV {name} is {place}, of class {class}: mount it in the directory of class {}",
             pv.class
         );
+        let state = text(&marked.report["mark"], "state");
+        ensure!(
+            state == "used",
+            "the mark at {place} is {state}, which does not prove the data of PV {name}: copy it into another volume"
+        );
         if !self.pods.is_empty() {
             return Ok(Step::AwaitPods);
         }
@@ -111,7 +119,7 @@ impl Present {
         let text = manifest.to_string();
         Ok(match (self.kept.as_ref() == Some(&text), self.exists()) {
             (false, _) => Step::Save(text),
-            (true, true) => Step::Delete,
+            (true, true) => Step::Delete(manifest),
             (true, false) => Step::Create(manifest),
         })
     }
@@ -142,7 +150,7 @@ impl Present {
     }
 
     /// The step when no other volume has the mark: the PV may have its disk already.
-    fn arrived(&self, node: &str, claim: &ClaimView) -> Result<Step> {
+    fn arrived(&self, node: &str, claim: Option<&ClaimView>) -> Result<Step> {
         let pv = &self.pv;
         let mut answers = self.answers.iter().filter(|it| it.node == node).peekable();
         ensure!(
@@ -158,7 +166,8 @@ impl Present {
         let is_verified = report.is_some_and(|report| {
             text(report, "state") == "Bound" && text(&report["mark"], "pvUid") == pv.uid
         });
-        if self.exists() && is_verified && claim.phase.as_deref() == Some("Bound") {
+        if self.exists() && is_verified && claim.and_then(|it| it.phase.as_deref()) == Some("Bound")
+        {
             let is_changed = pv.moved_from.is_some() || self.kept.is_some();
             return Ok(if is_changed { Step::Finish } else { Step::Done });
         }
@@ -204,6 +213,14 @@ impl Present {
         let is_name_only = nodes_of_provisioner(by).len() == 1;
         let [mut labels, mut annotations] =
             ["labels", "annotations"].map(|key| pv["metadata"][key].take());
+        if let Some(labels) = labels.as_object_mut() {
+            for (key, value) in labels {
+                if key.starts_with(TOPOLOGY) {
+                    let of_node = self.node.labels.as_ref().and_then(|it| it.get(key));
+                    *value = json!(of_node);
+                }
+            }
+        }
         labels[LABEL_HOSTNAME] = json!(hostname);
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.retain(|key, _| !OF_PLACE.contains(&key.as_str()));

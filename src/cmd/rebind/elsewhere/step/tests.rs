@@ -3,6 +3,8 @@ use super::*;
 /// Of a Node.
 const UID: &str = "6c1d2a30-5f0e-4b8e-9d60-2f6b7c9f1e11";
 
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 /// The disk of a claim, of the dead node `a`, is on node `b`, and no pod uses the claim.
 fn moved_disk() -> Present {
     let manifest = json!({
@@ -10,7 +12,7 @@ fn moved_disk() -> Present {
             "name": "pv",
             "uid": "old",
             "resourceVersion": "1",
-            "labels": { LABEL_HOSTNAME: "a", "zone": "x" },
+            "labels": { LABEL_HOSTNAME: "a", "zone": "x", ZONE: "west" },
             "annotations": {
                 ANNOTATION_PROVISIONED_BY: format!("local-volume-provisioner-a-{UID}"),
                 ANNOTATION_CONSENT: "forget:old",
@@ -48,7 +50,13 @@ fn moved_disk() -> Present {
         node: ObjectMeta {
             name: Some("b".into()),
             uid: Some(UID.into()),
-            labels: Some([(LABEL_HOSTNAME.into(), "b.example".into())].into()),
+            labels: Some(
+                [
+                    (LABEL_HOSTNAME.into(), "b.example".into()),
+                    (ZONE.into(), "east".into()),
+                ]
+                .into(),
+            ),
             ..ObjectMeta::default()
         },
         kept: None,
@@ -63,7 +71,7 @@ fn reported(path: &str, state: &str, uid: &str) -> Value {
     let pv = (state != "Skipped").then_some("pv");
     json!({
         "path": path, "state": state, "reason": "Dirty", "pv": pv, "identity": "fs-uuid",
-        "mark": { "pvUid": uid },
+        "mark": { "pvUid": uid, "state": "used" },
     })
 }
 
@@ -112,11 +120,17 @@ fn steps_follow_from_the_state() {
     keep(&mut present, &elsewhere.unwrap());
     assert_eq!(present.step("b").unwrap(), save);
     keep(&mut present, &manifest);
-    assert_eq!(present.step("b").unwrap(), Step::Delete);
+    let delete = Step::Delete(manifest.clone());
+    assert_eq!(present.step("b").unwrap(), delete);
 
     // There is no PV, and its manifest is that of the claim.
     (present.pv, present.manifest) = (view(&manifest), manifest.clone());
-    assert_eq!(present.step("b").unwrap(), Step::Create(manifest.clone()));
+    let create = Step::Create(manifest.clone());
+    assert_eq!(present.step("b").unwrap(), create);
+    // Its claim was deleted meanwhile: the PV can be given to a new one.
+    let claim = present.claim.take();
+    assert_eq!(present.step("b").unwrap(), create);
+    present.claim = claim;
     present.answers = vec![answer("b", &[reported("/mnt/c", "Skipped", "old")])];
     assert!(matches!(present.step("b").unwrap(), Step::Save(_)));
 
@@ -156,6 +170,7 @@ fn new_manifest_names_the_new_place_and_the_former_mark() {
     assert_eq!(pv.path().unwrap().as_str(), "/mnt/b");
     assert_eq!(pv.hostnames, ["b.example"]);
     assert_eq!(manifest["metadata"]["labels"]["zone"], "x");
+    assert_eq!(manifest["metadata"]["labels"][ZONE], "east");
     assert_eq!(pv.hostname_label.as_deref(), Some("b.example"));
     assert_eq!(pv.moved_from.as_deref(), Some("old:token"));
     assert_eq!(pv.identity.as_deref(), Some("fs-uuid"));
@@ -183,7 +198,7 @@ fn what_is_not_certain_is_refused_with_the_remedy() {
     let is_another = |it: &mut Present| it.claim.as_mut().unwrap().uid = "later".into();
     let is_deleted = |it: &mut Present| it.claim.as_mut().unwrap().deleting = true;
     let first = "first create it again: kubectl local-volume rebind pv";
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         (first, &is_gone),
         (first, &is_another),
         (first, &is_deleted),
@@ -211,6 +226,14 @@ fn what_is_not_certain_is_refused_with_the_remedy() {
             volume["mark"] = Value::Null;
             it.answers[1] = answer("b", &[volume]);
         }),
+        (
+            "the mark at b:/mnt/b is offered, which does not prove",
+            &|it| {
+                let mut volume = skipped("/mnt/b");
+                volume["mark"]["state"] = json!("offered");
+                it.answers[1] = answer("b", &[volume]);
+            },
+        ),
         ("is a:/mnt/x: run the command with --to a", &|it| {
             it.answers = vec![answer("a", &[skipped("/mnt/x")]), answer("b", &[])];
         }),
