@@ -235,12 +235,14 @@ fn occupy(bench: &Bench, volumes: &mut [Volume]) {
 /// Takes all volumes away from their tenants, and the power from the machine.
 fn release_and_cut(bench: &Bench, random: &mut Random, volumes: &[Volume], methods: &mut [Method]) {
     bench.with_vm(|vm| vm.slow_down_to(SLOWLY));
-    for volume in volumes {
-        bench.stage.delete_claim(&volume.claim());
+    // Aimed at what was hit least, and so released first: filesystems are emptied in no time.
+    methods.sort_by_key(|method| method.moments);
+    let aim = methods.first().map(|method| method.name);
+    for method in &*methods {
+        for volume in volumes.iter().filter(|it| it.method == method.name) {
+            bench.stage.delete_claim(&volume.claim());
+        }
     }
-    // Aimed at what was hit least: filesystems are emptied in no time.
-    let aim = methods.iter().min_by_key(|method| method.moments);
-    let aim = aim.map(|method| method.name);
     let wanted = 1 + random.below(EACH as u64);
     bench.stage.eventually("the cleanups begin", || {
         let pvs = bench.stage.pvs();
@@ -263,7 +265,9 @@ fn release_and_cut(bench: &Bench, random: &mut Random, volumes: &[Volume], metho
 #[test]
 fn a_power_cut_at_any_moment_leaks_nothing_and_the_cleanup_starts_again() {
     let bench = or_skip!(Bench::set());
-    bench.stage.configure("maxConcurrentCleanups", "64");
+    // Two methods at a time. If all volumes are inspected at once, a busy machine answers none of them in time.
+    let at_once = (2 * EACH).to_string();
+    bench.stage.configure("maxConcurrentCleanups", &at_once);
     let mut methods = Method::all();
     let mut volumes = volumes(&bench, &methods, EACH);
     let mut random = Random::seeded();
