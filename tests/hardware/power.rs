@@ -16,8 +16,11 @@ use crate::disk::{Disk, MIB, Place};
 
 mod marks;
 
-/// Volumes that are cleaned by each method at a time.
-const EACH: usize = 8;
+/// Volumes of each method. All of two methods are cleaned at a time.
+fn each() -> usize {
+    if support::slow() { 8 } else { 4 }
+}
+
 /// Volumes of each method that have to be hit in mid-cleanup, each at its own moment: 30, or a tenth of that without
 /// the slow tests.
 fn moments() -> usize {
@@ -243,7 +246,7 @@ fn release_and_cut(bench: &Bench, random: &mut Random, volumes: &[Volume], metho
             bench.stage.delete_claim(&volume.claim());
         }
     }
-    let wanted = 1 + random.below(EACH as u64);
+    let wanted = 1 + random.below(each() as u64);
     bench.stage.eventually("the cleanups begin", || {
         let pvs = bench.stage.pvs();
         let has_begun =
@@ -265,11 +268,11 @@ fn release_and_cut(bench: &Bench, random: &mut Random, volumes: &[Volume], metho
 #[test]
 fn a_power_cut_at_any_moment_leaks_nothing_and_the_cleanup_starts_again() {
     let bench = or_skip!(Bench::set());
-    // Two methods at a time. If all volumes are inspected at once, a busy machine answers none of them in time.
-    let at_once = (2 * EACH).to_string();
+    // If all volumes are inspected at once, a busy machine answers none of them in time.
+    let at_once = (2 * each()).to_string();
     bench.stage.configure("maxConcurrentCleanups", &at_once);
     let mut methods = Method::all();
-    let mut volumes = volumes(&bench, &methods, EACH);
+    let mut volumes = volumes(&bench, &methods, each());
     let mut random = Random::seeded();
     let mut cuts = 0;
     let begun = Instant::now();
