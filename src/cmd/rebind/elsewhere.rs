@@ -2,7 +2,8 @@
 //!
 //! The path and the node affinity of a PV cannot be changed. So the PV is deleted and created again with the same name and
 //! claim, and Kubernetes binds it again. The mark on the disk names the PV, which proves the disk. Between the two, the Node
-//! has the manifest in an annotation, which no tenant can write. Each pass decides by the present state, so the command continues when it is run again.
+//! has the manifest in an annotation, which no tenant can write. Each pass decides by the present state, so the command
+//! continues when it is run again.
 
 mod step;
 

@@ -202,11 +202,8 @@ impl Present {
         let (before, mut pv) = (&self.pv, self.manifest.clone());
         let [name, uid] = [&self.node.name, &self.node.uid].map(|it| it.as_deref());
         let name = name.unwrap_or_default();
-        let hostname = self
-            .node
-            .labels
-            .as_ref()
-            .and_then(|it| it.get(LABEL_HOSTNAME));
+        let of_node = |key: &str| self.node.labels.as_ref()?.get(key);
+        let hostname = of_node(LABEL_HOSTNAME);
         let hostname =
             hostname.with_context(|| format!("node {name} has no label {LABEL_HOSTNAME}"))?;
         let by = before.provisioned_by.as_deref().unwrap_or_default();
@@ -214,12 +211,13 @@ impl Present {
         let [mut labels, mut annotations] =
             ["labels", "annotations"].map(|key| pv["metadata"][key].take());
         if let Some(labels) = labels.as_object_mut() {
-            for (key, value) in labels {
-                if key.starts_with(TOPOLOGY) {
-                    let of_node = self.node.labels.as_ref().and_then(|it| it.get(key));
-                    *value = json!(of_node);
+            labels.retain(|key, value| {
+                if !key.starts_with(TOPOLOGY) {
+                    return true;
                 }
-            }
+                *value = json!(of_node(key));
+                !value.is_null()
+            });
         }
         labels[LABEL_HOSTNAME] = json!(hostname);
         if let Some(annotations) = annotations.as_object_mut() {

@@ -186,6 +186,13 @@ fn new_manifest_names_the_new_place_and_the_former_mark() {
         .unwrap();
     let by = "local-volume-provisioner-b";
     assert_eq!(view(&manifest).provisioned_by.as_deref(), Some(by));
+
+    // A null would be no label, and a manifest that cannot be read again.
+    present.node.labels.as_mut().unwrap().remove(ZONE);
+    let manifest = present.moved(&reported("/mnt/b", "Skipped", "old"));
+    let manifest = manifest.unwrap();
+    assert_eq!(manifest["metadata"]["labels"].get(ZONE), None);
+    assert_eq!(view(&manifest).hostname_label.as_deref(), Some("b.example"));
 }
 
 /// The error, and what is not certain.
