@@ -3,6 +3,7 @@
 mod cancel;
 mod create;
 mod in_flight;
+mod intake;
 mod jobs;
 mod link;
 mod marks;
@@ -109,6 +110,7 @@ impl Actor {
                 Action::TakeOver(volume) => self.find_former(volume, expectations),
                 Action::Unlink(token) => self.unlink(&token),
                 Action::Link(order) => self.make_link(*order, facts.clone(), expectations),
+                Action::TakeIn(order) => self.take_in(*order, facts.clone(), expectations),
                 Action::LabelNode(change) => self.label_node(change, expectations),
                 Action::FindPv(search) => self.search(search, expectations),
                 Action::Withdraw(withdrawal) => {

@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "see above")]
 
 mod adopt;
+mod approve;
 mod bundle;
 mod check;
 mod check_config;
@@ -32,6 +33,7 @@ use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub use adopt::Adopt;
+pub use approve::Approve;
 pub use bundle::Bundle;
 pub use check::Check;
 pub use check_config::CheckConfig;
@@ -78,6 +80,8 @@ pub enum Command {
     Consent(Consent),
     /// Offers the volumes of a former cluster again, each with its data and to its former claim only.
     Adopt(Adopt),
+    /// Permits a node to take in the blank disks that the rules of its classes select.
+    Approve(Approve),
     /// Pauses the cleaning of a PV's volume, of a node, or of the cluster.
     Pause(Pause),
     /// Resumes the cleaning that pause has stopped.

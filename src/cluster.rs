@@ -73,6 +73,9 @@ pub enum ApiError {
     /// Transient: server errors, 429, failed connections, no response in time.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
+    /// Transient: a disk prevents what belongs to the request.
+    #[error("{0}")]
+    Disk(String),
     /// A request that the API server does not understand.
     #[error("the API server does not understand the request, which is a bug: {0}")]
     Bug(String),
@@ -81,7 +84,7 @@ pub enum ApiError {
 impl ApiError {
     /// Whether the same request may succeed if it is retried.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Failed(_))
+        matches!(self, Self::Failed(_) | Self::Disk(_))
     }
 
     /// Whether the object has changed or is gone, so that the next pass decides again.

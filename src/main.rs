@@ -10,8 +10,8 @@ use local_volume_provisioner::args::{Args, Command, Environment};
 use local_volume_provisioner::cmd::cleaner::Interrupted;
 use local_volume_provisioner::cmd::run::UsageError;
 use local_volume_provisioner::cmd::{
-    adopt, bundle, check, check_config, clean, completion, consent, discover, explain, job, list,
-    move_pv, node_cleanup, pause, rebind, release, retire, run, status,
+    adopt, approve, bundle, check, check_config, clean, completion, consent, discover, explain,
+    job, list, move_pv, node_cleanup, pause, rebind, release, retire, run, status,
 };
 use local_volume_provisioner::errors::chain;
 use local_volume_provisioner::log;
@@ -53,6 +53,7 @@ fn dispatch(command: Command, environment: Environment) -> Result<ExitCode> {
         Command::Explain(request) => block_on(explain::command(&request, &mut out)),
         Command::Consent(request) => block_on(consent::command(&request, &mut out)),
         Command::Adopt(request) => block_on(adopt::command(&request, &mut out)),
+        Command::Approve(request) => block_on(approve::command(&request, &mut out)),
         Command::Pause(request) => block_on(pause::command(&request, true, &mut out)),
         Command::Resume(request) => block_on(pause::command(&request, false, &mut out)),
         Command::Rebind(request) => block_on(rebind::command(&request, &mut out)),

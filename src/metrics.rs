@@ -89,6 +89,8 @@ metrics! {
         "Volumes, by class and state.";
     skipped_entries: IntGaugeVec(&["class", "reason"]) = "local_volume_provisioner_skipped_entries",
         "Entries of the discovery directories that are not offered, by class and reason.";
+    disks_to_approve: IntGaugeVec(&["class"]) = "local_volume_provisioner_disks_to_approve",
+        "Blank disks that wait until an operator approves that a class takes them in, by class.";
     unhealthy: IntGaugeVec(&["pv", "path", "reason"]) = "local_volume_provisioner_unhealthy_persistentvolume",
         "1 for each problem of a PersistentVolume.";
     cleanup_waiting: IntGauge() = "local_volume_provisioner_cleanup_waiting",

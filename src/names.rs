@@ -39,6 +39,8 @@ pub const ANNOTATION_PATH: &str = "local-volume-provisioner/path";
 pub const DISK_LABEL_PREFIX: &str = "disk.local-volume-provisioner.node-restriction.kubernetes.io/";
 /// Before any name, on the Node: an operator's decisions about volumes without a PV, separated by commas.
 pub const CONSENT_PREFIX: &str = "consent.local-volume-provisioner/";
+/// Before the name of a class, on the Node: the hash of the disks that an operator approves.
+pub const APPROVE_PREFIX: &str = "approve.local-volume-provisioner/";
 /// On the Node, while `adopt` compares the marks of all nodes: [`SALT_PREFIX`] and the salt of the claims' hashes.
 pub const ANNOTATION_SALT: &str = "consent.local-volume-provisioner/claim-hashes";
 /// Before the name and the secret of a salt, which is no consent.

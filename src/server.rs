@@ -253,6 +253,8 @@ mod tests {
                 ready: false,
                 faults: vec![because("fault")],
                 volumes: vec![volume],
+                disks: Vec::new(),
+                to_approve: None,
             }],
             ended: Some(Instant::now()),
             ..Pass::default()

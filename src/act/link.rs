@@ -55,7 +55,7 @@ impl Actor {
             let made = done?;
             let result = made.clone().map(|()| order.epoch);
             this.ledger.lock().linked.insert(token, result);
-            made.map_err(ApiError::Failed)
+            made.map_err(ApiError::Disk)
         };
         let (this, now) = (self.clone(), expectations.clone());
         let needs_pass = move |is_ok| is_ok || now.has_changed(&before) || this.epoch() != epoch;

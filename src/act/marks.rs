@@ -57,7 +57,7 @@ impl Actor {
         patch.annotations.remove(ANNOTATION_STATE_DIRECTORY);
         let is_needed = write.mark.state != MarkState::Used || patch.changes_nothing();
         if is_needed {
-            return Err(ApiError::Failed(why));
+            return Err(ApiError::Disk(why));
         }
         tracing::warn!(pv = patch.pv.name, "{why}; it is tried again");
         Ok(())

@@ -296,7 +296,7 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
         match error {
             ApiError::Conflict | ApiError::NotFound => Stop::Changed(by),
             // Transient errors: checking again costs little.
-            ApiError::Failed(_) => Stop::InUse {
+            ApiError::Failed(_) | ApiError::Disk(_) => Stop::InUse {
                 by,
                 notify_after: LONG_USE,
             },
@@ -312,7 +312,7 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
 /// The same for a write, whose failure is reported at once.
 pub(super) fn write(what: &'static str) -> impl Fn(ApiError) -> Stop {
     move |error| match error {
-        ApiError::Failed(_) => failed(format!("{what} failed: {error}")),
+        ApiError::Failed(_) | ApiError::Disk(_) => failed(format!("{what} failed: {error}")),
         error => api(what)(error),
     }
 }

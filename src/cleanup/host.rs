@@ -22,12 +22,13 @@ use crate::host::link::LinkDir;
 use crate::host::mark::{MarkState, StateDir};
 use crate::host::system::Dir;
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
-use crate::plan::{CleanOrder, LinkOrder, MarkWrite, PvDraft};
+use crate::plan::{CleanOrder, DiskOrder, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
+use super::intake::take_in;
 use super::mark::{lock_unchanged, write_mark};
 use super::volume::{Access, OpenVolume};
 use super::{Failure, gate};
@@ -72,6 +73,9 @@ pub trait Host: Disks {
 
     /// Makes a link, unless the volume or its mark has changed since the scan.
     fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()>;
+
+    /// Makes the entry of a disk, unless it is in use, not blank, or another one than that of the order.
+    fn take_in<'a>(&'a self, order: &'a DiskOrder, facts: &'a PassFacts) -> Look<'a, ()>;
 
     /// Removes a link. Returns whether there was one.
     ///
@@ -284,6 +288,15 @@ impl Host for LocalHost {
             let _locked = on_thread(lock).await?;
             let token = order.pv.link.as_ref().map_or("", |link| &link.token);
             Ok(links.make(token, Path::new(order.volume.path.as_str()))?)
+        };
+        work.boxed()
+    }
+
+    fn take_in<'a>(&'a self, order: &'a DiskOrder, facts: &'a PassFacts) -> Look<'a, ()> {
+        let order = order.clone();
+        let work = async move {
+            let facts = self.facts(facts).await?;
+            on_thread(move || take_in(&order, &facts)).await
         };
         work.boxed()
     }

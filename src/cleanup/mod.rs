@@ -14,6 +14,7 @@ pub(crate) mod external;
 pub mod gate;
 mod host;
 pub(crate) mod inspect;
+mod intake;
 pub mod job;
 pub(crate) mod mark;
 pub(crate) mod monitor;

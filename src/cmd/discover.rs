@@ -85,6 +85,10 @@ pub(super) async fn survey(
     inventory.set_taken(&taken);
     inventory.settle(SCAN_TIMEOUT).await;
     let jobs = jobs.iter().map(|job| (job.name.clone(), job.clone()));
+    // This process saw each disk for the first time. The provisioner waits for a minute.
+    let mut observed = inventory.observe().classes;
+    let disks = observed.values_mut().map(|it| Arc::make_mut(&mut it.disks));
+    disks.flatten().for_each(|disk| disk.is_settled = true);
     let assumed = Some(StorageClassView::from(&StorageClass::default()));
     let names = settings.config.classes.keys().cloned();
     let snapshot = Snapshot {
@@ -94,7 +98,7 @@ pub(super) async fn survey(
         date: jiff::Timestamp::now(),
         boot_time: BootTime::now().ok(),
         storage_classes: names.map(|name| (name, assumed.clone())).collect(),
-        observed: inventory.observe().classes,
+        observed,
         missing_limit: Duration::MAX,
         ..Snapshot::default()
     };

@@ -2,6 +2,7 @@
 
 pub mod adopt;
 pub(crate) mod api_server;
+pub mod approve;
 mod ask;
 pub mod bundle;
 pub mod check;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 
 use super::cleaner::Cleaner;
+use super::devices::Devices;
 use super::pattern::NamePattern;
 use super::{duration, text};
 use crate::types::{HostPath, MountPath, VolumeMode};
@@ -50,7 +51,6 @@ pub struct Class {
     pub fs_type: Option<String>,
     /// `namePattern` (default `*`): which entries belong to the class.
     #[serde(default)]
-    #[serde_as(as = "DisplayFromStr")]
     pub name_pattern: NamePattern,
     /// `selector` (default none): node selector terms that are OR-ed with the node's own, for
     /// volumes that more nodes than this one can reach.
@@ -70,6 +70,9 @@ pub struct Class {
     /// `binding` (default `path`; or `disk`): what a new PV names, and so what the kubelet mounts for its claim.
     #[serde(default)]
     pub binding: Binding,
+    /// `devices` (default none): which disks become volumes without an entry that an operator makes.
+    #[serde(default)]
+    pub devices: Option<Devices>,
 }
 
 fn enabled() -> bool {

@@ -12,6 +12,7 @@ const MIN_SIMILARITY: f64 = 0.86;
 
 /// The keys of the terms of a selector, and of their requirements.
 const SELECTOR: &str = "matchExpressions matchFields key operator values";
+const DEVICES: &str = "match exclude minSize maxSize rotational model approve";
 const TOLERATION: &str = "key operator value effect tolerationSeconds";
 
 /// The known keys of a map.
@@ -29,6 +30,7 @@ impl Keys {
         let keys = match key {
             "selector" => SELECTOR,
             "jobTolerations" => TOLERATION,
+            "devices" => DEVICES,
             _ => return None,
         };
         Some(Self(keys.split(' ').map(str::to_owned).collect()))
@@ -50,14 +52,14 @@ impl Keys {
         Ok(())
     }
 
-    /// A warning about a key that is not known.
-    pub(super) fn unknown(&self, place: &str, name: &str) -> String {
+    /// A message about a key that is not known, and what becomes of it.
+    pub(super) fn unknown(&self, place: &str, name: &str, and: &str) -> String {
         let similarity = |known: &&String| strsim::jaro_winkler(name, known);
         let similar = self.0.iter().filter(|it| similarity(it) >= MIN_SIMILARITY);
         let nearest = similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
         let meant = nearest.map(|known| format!("; the nearest known key is {known}"));
         let meant = meant.unwrap_or_default();
-        format!("{place}key {name:?} is unknown and ignored{meant}")
+        format!("{place}key {name:?} is unknown{and}{meant}")
     }
 
     /// The known keys, in their canonical spelling. An empty value counts as absent, as in the Go provisioner.
@@ -70,10 +72,12 @@ impl Keys {
         let mut known = Map::new();
         for (name, mut value) in entries {
             match self.find(&name) {
-                None => warnings.push(self.unknown(place, &name)),
+                None => warnings.push(self.unknown(place, &name, " and ignored")),
                 Some(_) if value.is_null() || value == "" => {}
                 Some(key) => {
-                    if let Some(keys) = Self::below(key).filter(|_| value.is_array()) {
+                    if let Some(keys) =
+                        Self::below(key).filter(|_| value.is_array() || key == "devices")
+                    {
                         keys.within(&mut value, &format!("{place}{key}: "), warnings);
                     }
                     known.insert(key.clone(), value);

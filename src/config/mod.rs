@@ -9,6 +9,7 @@
 
 mod class;
 mod cleaner;
+mod devices;
 mod directory;
 pub mod duration;
 mod keys;
@@ -38,6 +39,7 @@ pub use self::class::{
     AccessMode, Binding, Class, DiscoveryPolicy, MissingVolumePolicy, WeakIdentity,
 };
 pub use self::cleaner::{CleanMethod, Cleaner, DEFAULT_CLEANER};
+pub use self::devices::{Approve, Bytes, Devices};
 pub use self::directory::{Files, read_dir};
 pub use self::parse::{CLASSES, Fault, Loaded, from_files, load};
 pub use self::pattern::NamePattern;

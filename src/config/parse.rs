@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::class::{Binding, Class};
+use super::devices::Devices;
 use super::keys::Keys;
+use super::pattern::NamePattern;
 use super::values::{read, unfit};
 use super::{Cleaner, Config, Files, labels, read_dir, yaml};
 use crate::names::{LABEL_HOSTNAME, LINK_DIR};
@@ -18,6 +20,8 @@ use crate::types::VolumeMode;
 pub const CLASSES: &str = "storageClassMap";
 const LABELS: &str = "labelsForPV";
 const TOLERATIONS: &str = "jobTolerations";
+/// The key of a class with a map of keys.
+const DEVICES: &str = "devices";
 /// The keys of which a class has at most one.
 const CLEANERS: [&str; 2] = ["cleanMethod", "blockCleanerCommand"];
 /// The scripts of the Go provisioner's image, which are built in.
@@ -181,10 +185,23 @@ fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Resul
     if let Value::Object(keys) = value {
         let known = class_keys();
         known.check_spellings(&keys)?;
+        let mut values = keys.iter();
+        let rule = values.find(|(key, _)| key.eq_ignore_ascii_case(DEVICES));
+        if let (Some((_, Value::Object(rule))), Some(known)) = (rule, Keys::below(DEVICES)) {
+            // Without a condition that is misspelled, the rule would take other disks.
+            let is_known = known.check_spellings(rule).and_then(|()| {
+                let unknown = rule.keys().find(|name| known.find(name).is_none());
+                unknown.map_or(Ok(()), |name| Err(known.unknown("", name, "")))
+            });
+            is_known.map_err(|why| format!("{DEVICES}: {why}"))?;
+        }
         let mut keys = known.canonical(keys, &format!("class {name:?}: "), warnings);
         cleaner.extend(CLEANERS.iter().filter_map(|key| keys.remove_entry(*key)));
         for required in ["hostDir", "mountDir"] {
             keys.entry(required).or_insert(Value::Null);
+        }
+        if let Some(rule) = keys.get_mut(DEVICES).and_then(Value::as_object_mut) {
+            rule.entry("match").or_insert(Value::Null);
         }
         value = keys.into();
     }
@@ -198,6 +215,9 @@ fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Resul
     if dir == "//" || dir.ends_with("/lib/kubelet/") || kubelets.iter().any(|it| dir.contains(it)) {
         return Err(unfit("hostDir", &json!(class.host_dir)));
     }
+    if let Some(rule) = &class.devices {
+        check_devices(&class, rule, &value[DEVICES])?;
+    }
     Ok(Class {
         name: name.to_owned(),
         cleaner: match cleaner.len() {
@@ -207,6 +227,42 @@ fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Resul
         },
         ..class
     })
+}
+
+/// Checks what the values of a rule, as `given`, have to do with each other and with its class.
+fn check_devices(class: &Class, rule: &Devices, given: &Value) -> Result<(), String> {
+    let is_below = |glob: &str| {
+        let is_literal = |part: &str| !part.is_empty() && !part.contains(['*', '?', '[', '\\']);
+        let mut parts = glob
+            .strip_prefix("/dev/disk/")
+            .unwrap_or_default()
+            .split('/');
+        // Names outside of /dev/disk are other disks after a reboot. Those of filesystems are of no blank disk.
+        let is_dir = |part| is_literal(part) && !matches!(part, "by-label" | "by-uuid");
+        parts.next().is_some_and(is_dir)
+            && parts.next().is_some_and(|name| !name.is_empty())
+            && parts.next().is_none()
+    };
+    for (key, globs) in [("match", &rule.links), ("exclude", &rule.exclude)] {
+        let globs: Vec<_> = globs.iter().flat_map(NamePattern::globs).collect();
+        let wrong = globs.iter().find(|glob| !is_below(glob));
+        if let Some(glob) = wrong {
+            return Err(unfit(&format!("devices.{key}"), &json!(glob)));
+        }
+        if key == "match" && globs.is_empty() {
+            return Err(unfit("devices.match", &json!([])));
+        }
+    }
+    if let (Some(min), Some(max)) = (rule.min_size, rule.max_size)
+        && min > max
+    {
+        return Err(unfit("devices.maxSize", &given["maxSize"]));
+    }
+    match class.binding {
+        // A name of a disk may be another disk later.
+        Binding::Path => Err("devices requires binding: disk; add it".into()),
+        Binding::Disk => Ok(()),
+    }
 }
 
 pub(super) fn class_keys() -> Keys {

@@ -9,12 +9,13 @@ use std::str::FromStr;
 
 use educe::Educe;
 use regex::RegexSet;
+use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 /// One or more shell globs, separated by commas; a name matches when one of them does.
 ///
 /// `*` is any run of characters, `?` any one, `[a-z]` one of a set, `[^a-z]` one not of the set,
 /// `\x` the character `x` itself. A comma always separates, even behind a backslash or in a set.
-#[derive(Clone, Debug, Educe)]
+#[derive(Clone, Debug, Educe, DeserializeFromStr, SerializeDisplay)]
 #[educe(Default, PartialEq)]
 pub struct NamePattern {
     #[educe(Default = "*")]
@@ -48,6 +49,12 @@ impl NamePattern {
     /// Whether an entry of this name belongs to the class.
     pub fn matches(&self, name: &str) -> bool {
         self.globs.is_empty() || self.globs.is_match(name)
+    }
+
+    /// The globs.
+    pub fn globs(&self) -> impl Iterator<Item = &str> {
+        let globs = self.text.split(',').map(str::trim);
+        globs.filter(|it| !it.is_empty())
     }
 }
 

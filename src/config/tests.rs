@@ -1,6 +1,7 @@
 //! The rules of the configuration, as tables: here those of the node's keys.
 
 mod class;
+mod devices;
 mod loading;
 mod messages;
 
@@ -261,7 +262,7 @@ fn a_misspelt_key_finds_the_nearest_known_one() {
         ("x", None),
         ("", None),
     ] {
-        let warning = parse::class_keys().unknown("", key);
+        let warning = parse::class_keys().unknown("", key, "");
         let found = warning
             .split_once("known key is ")
             .map(|(_, nearest)| nearest);

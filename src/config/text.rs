@@ -11,3 +11,8 @@ pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error>
         _ => Err(D::Error::custom("not a switch")),
     }
 }
+
+/// The same, for a key without a default.
+pub(super) fn optional_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
+    flag(from).map(Some)
+}

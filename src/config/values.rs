@@ -13,7 +13,10 @@ binding: path or disk
 blockCleanerCommand: a list of the program and its arguments, such as [/scripts/shred.sh, 2]
 cleanMethod: quick, zero, overwrite, discard or auto
 cleanupTimeout: a duration of more than zero, such as 6h or 1h30m
+approve: Plan or Auto
+devices: a map of the rule's keys, such as {match: [/dev/disk/by-id/nvme-*], minSize: 500Gi}
 discoveryPolicy: Any or EmptyOnly
+exclude: a list of globs of links, such as [/dev/disk/by-id/nvme-eui.*]
 fsType: the name of a filesystem, such as ext4 or xfs
 hostDir: the absolute path, without "..", of a directory with volumes only, such as /mnt/disks
 its name: the name of a StorageClass, of lower-case letters, digits, "-" and "."
@@ -21,8 +24,12 @@ its value: a map of the class's keys, such as {hostDir: /mnt/disks, mountDir: /m
 jobTolerations: tolerations as in a Pod, such as [{key: dedicated, operator: Exists}]
 labelsForPV: a map of labels that Kubernetes accepts, such as {team: storage}
 logLevel: error, warn, info, debug or trace
+match: a list of globs of links below /dev/disk, such as [/dev/disk/by-id/nvme-*]
 maxConcurrentCleanups: a whole number from 1 to 65535, such as 4
+maxSize: a size of at least minSize, such as 500Gi or 2T
+minSize: a size, such as 500Gi or 2T
 missingVolumePolicy: Report or Delete
+model: globs separated by commas, with "_" for blanks, such as Samsung_SSD_*
 mountDir: the absolute path, without "..", of a directory with volumes only, such as /mnt/disks
 namePattern: globs separated by commas, such as nvme*,sd[b-z]; each set needs its "]"
 nodeLabelsForPV: a list of label keys, such as [topology.kubernetes.io/zone]
@@ -34,7 +41,9 @@ weakIdentity: Consent or Accept"#;
 
 /// A message about the value at `path`, which begins with its key. A long value is truncated.
 pub(super) fn unfit(path: &str, value: &Value) -> String {
-    let key = path.split(['.', '[']).next().unwrap_or_default();
+    // In a map of settings, it is the key of the setting.
+    let key = path.strip_prefix("devices.").unwrap_or(path);
+    let key = key.split(['.', '[']).next().unwrap_or_default();
     let mut rows = EXPECTED.lines().filter_map(|row| row.split_once(": "));
     let row = rows.find(|(known, _)| *known == key);
     let expected = row.map_or("true or false", |(_, expected)| expected);

@@ -151,8 +151,15 @@ impl Controller {
         }
         metrics.volumes.reset();
         metrics.skipped_entries.reset();
+        metrics.disks_to_approve.reset();
         for class in classes {
             let name = class.name.as_str();
+            if let Some(count) = class.disks_to_approve() {
+                metrics
+                    .disks_to_approve
+                    .with_label_values(&[name])
+                    .set(count);
+            }
             // Prometheus sees an increase only if the series exists before it counts.
             metrics.cleanup_data_left_total.with_label_values(&[name]);
             for volume in &class.volumes {
@@ -226,6 +233,7 @@ mod tests {
                 pod_mounts: std::collections::BTreeMap::default(),
                 complete,
                 fault: None,
+                disks: Arc::default(),
             };
             (class.to_owned(), seen)
         });

@@ -6,6 +6,7 @@
 mod twins;
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ impl Default for Sysfs {
 
 /// The facts about one block device. `None` is what the kernel does not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent facts")]
 pub struct DeviceFacts {
     /// The device.
     pub number: DeviceNumber,
@@ -74,6 +76,10 @@ pub struct DeviceFacts {
     pub loop_inode: Option<LoopBacking>,
     /// The block device behind a loop device, if it is not a file.
     pub loop_over: Option<DeviceNumber>,
+    /// The *disk's* model, with `_` for blanks.
+    pub model: Option<String>,
+    /// Whether the *disk* or its medium can be removed while the machine runs, by USB or as a card.
+    pub removable: bool,
     /// Whether the disk is rotational: then it is cleaned one volume at a time.
     pub rotational: bool,
     /// Whether the device is read-only.
@@ -157,6 +163,8 @@ impl Sysfs {
             md_uuid: md_uuid(dir, &udev),
             diskseq: number_in(&dir.join("diskseq")),
             rotational: number_in(&dir.join("queue/rotational")) == Some(1),
+            model: first_word(dir, ["device/model", "device/name"]),
+            removable: number_in(&dir.join("removable")) == Some(1) || is_usb(dir),
             shared_transport: twins::has_shared_transport(dir),
             ..DeviceFacts::default()
         };
@@ -287,6 +295,15 @@ fn disk_of(dir: &Path) -> &Path {
 
 fn is_partition(dir: &Path) -> bool {
     dir.join("partition").exists()
+}
+
+/// Whether a disk is behind a USB controller: its directory is below that of a bus, such as `usb1`.
+fn is_usb(dir: &Path) -> bool {
+    let mut above = dir.iter().filter_map(OsStr::to_str);
+    above.any(|it| {
+        it.strip_prefix("usb")
+            .is_some_and(|it| it.parse::<u8>().is_ok())
+    })
 }
 
 /// A disk's name, by the strongest source that has one.

@@ -4,6 +4,7 @@
 //! the first error. The main loop never waits for a disk.
 
 mod classes;
+mod disk;
 mod listing;
 mod mount_watch;
 mod probe;
@@ -25,6 +26,8 @@ use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 pub use classes::{Inventory, Observed, Taken};
+pub(crate) use disk::contents;
+pub use disk::{BlockDisk, DiskContents};
 pub use scanner::LocalDisks;
 pub use volume::Contents;
 pub(crate) use volume::Opened;
@@ -55,6 +58,8 @@ pub struct Observation {
     pub complete: bool,
     /// Why the directory itself could not be read.
     pub fault: Option<String>,
+    /// The disks that the class's rule matches.
+    pub disks: Arc<Vec<BlockDisk>>,
 }
 
 impl Observation {
@@ -65,6 +70,7 @@ impl Observation {
             pod_mounts: PodMounts::new(),
             complete: false,
             fault: Some(fault),
+            disks: Arc::default(),
         }
     }
 

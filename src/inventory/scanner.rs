@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -26,7 +27,7 @@ use super::classes::Taken;
 use super::listing::Listing;
 use super::mount_watch::{Concern, MountWatch};
 use super::probe::probe;
-use super::{Disks, Finding, Observation, Scanner, Skip, Volume};
+use super::{BlockDisk, Disks, Finding, Observation, Scanner, Skip, Volume, disk};
 
 /// The timeout of the first entry that does not answer. A healthy one takes microseconds.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -89,6 +90,7 @@ impl Disks for LocalDisks {
             mounts: Arc::clone(&self.mounts),
             mounts_changed: Arc::new(Notify::new()),
             events: None,
+            seen: Arc::default(),
             returned: self.stuck.subscribe(),
             stuck: self.stuck.clone(),
         })
@@ -103,6 +105,8 @@ struct DirScanner {
     mounts: Arc<MountWatch>,
     mounts_changed: Arc<Notify>,
     events: Option<DirEvents>,
+    /// Locked by the survey that is under way.
+    seen: Arc<Mutex<disk::Seen>>,
     stuck: StuckThreads,
     /// Changes when a stuck thread has returned.
     returned: watch::Receiver<BTreeSet<MountPath>>,
@@ -144,12 +148,19 @@ impl DirScanner {
             }
         }
         let probed = self.probe_all(todo, &machine, taken, &mut entries).await;
+        let disks = self.survey(&machine).await;
+        let (disks, unread) = match disks {
+            Ok(disks) => (disks, None),
+            Err(fault) => (Vec::new(), Some(fault)),
+        };
         let fault = listing.fault.or(probed.err());
+        let complete = fault.is_none();
         let observation = Observation {
             entries: Arc::new(entries),
             pod_mounts: listing.pod_mounts,
-            complete: fault.is_none(),
-            fault,
+            complete,
+            fault: fault.or(unread),
+            disks: Arc::new(disks),
         };
         // An unmount of one of these may free a device that is in use.
         let found = observation.volumes().map(|it| &it.candidate);
@@ -192,6 +203,39 @@ impl DirScanner {
                 listing
             }
             Ok(Err(panic)) => Err(format!("listing the directory panicked: {panic} (bug)")),
+            Err(_) => {
+                self.leave_behind(dir, thread);
+                Err(silent)
+            }
+        }
+    }
+
+    /// Finds the disks that the rule of the class matches.
+    ///
+    /// # Errors
+    /// When the links cannot be listed, or a disk does not answer.
+    async fn survey(&self, machine: &Arc<Machine>) -> Result<Vec<BlockDisk>, String> {
+        let dir: MountPath = disk::DIR.parse().map_err(str::to_owned)?;
+        let class = Arc::clone(&self.class);
+        if class.devices.is_none() {
+            return Ok(Vec::new());
+        }
+        let silent =
+            format!("{dir}: a disk did not answer for {PROBE_TIMEOUT:?}, so none is taken in");
+        // Of this class: the rule of another one may not match the disk that hangs.
+        if self.seen.is_locked() {
+            return Err(silent);
+        }
+        let (machine, seen) = (Arc::clone(machine), Arc::clone(&self.seen));
+        let mut thread = spawn_blocking(move || {
+            let rule = class.devices.as_ref();
+            let disks = rule.map(|rule| disk::survey(rule, &class, &machine, &mut seen.lock()));
+            disks.unwrap_or_else(|| Ok(Vec::new()))
+        });
+        match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
+            Ok(Ok(disks)) => disks
+                .map_err(|error| format!("{dir} cannot be read, so no disk is taken in: {error}")),
+            Ok(Err(panic)) => Err(format!("looking for disks panicked: {panic} (bug)")),
             Err(_) => {
                 self.leave_behind(dir, thread);
                 Err(silent)

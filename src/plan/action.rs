@@ -14,7 +14,7 @@ use crate::types::HostPath;
 use crate::view::{ClaimRef, JobView, NodeView, PvRef, PvView, Tenancy};
 use crate::wipe::method::Method;
 
-use super::{About, Cancellation, CleanupState, OwnerQuery};
+use super::{About, Cancellation, CleanupState, DiskOrder, OwnerQuery};
 
 /// One action. Each write has the object's UID and resourceVersion as preconditions.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,8 @@ pub enum Action {
     Link(Box<LinkOrder>),
     /// Change the labels of the Node that name its disks.
     LabelNode(NodeLabels),
+    /// Make the entry of a blank disk that a class takes in.
+    TakeIn(Box<DiskOrder>),
     /// Change or delete a cleaning Job.
     WriteJob(JobView, JobWrite),
 }

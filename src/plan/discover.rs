@@ -78,6 +78,8 @@ impl<'a> Planner<'a> {
             ready: !is_faulty && !is_creating,
             faults,
             volumes,
+            disks: Vec::new(),
+            to_approve: None,
         });
     }
 
@@ -94,7 +96,11 @@ impl<'a> Planner<'a> {
             })
             .collect();
         self.report_skipped(class, &volumes);
+        let (disks, to_approve) = self.take_disks_in(class, observation);
         self.add_class(&class.name, faults, volumes);
+        if let Some(report) = self.plan.classes.last_mut() {
+            (report.disks, report.to_approve) = (disks, to_approve);
+        }
     }
 
     /// Reports the volumes of a class that are not offered because of their marks or data, in one event each.
@@ -391,6 +397,8 @@ impl<'a> Planner<'a> {
                     ready: true,
                     faults: vec![fault.to_owned()],
                     volumes: vec![volume],
+                    disks: Vec::new(),
+                    to_approve: None,
                 });
             }
         }

@@ -86,7 +86,7 @@ pub struct Ledger {
     /// Paths of volumes whose next scan is awaited, and of PVs that are being created and that [`super::Snapshot::pvs`] may not have yet, with their recorded
     /// identities. They may come from an earlier configuration, with other names.
     pub creating: BTreeMap<HostPath, String>,
-    /// The paths of the volumes whose marks were written since the last pass. A scan from before must not be judged.
+    /// The paths of the volumes whose marks or entries were made since the last pass. A scan from before must not be judged.
     pub marked: BTreeSet<HostPath>,
     /// The marks whose PVs were searched by name, so that the cache has those that exist.
     pub searched: BTreeSet<String>,

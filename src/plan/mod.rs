@@ -13,6 +13,7 @@ mod delete_pvs;
 mod discover;
 mod eligible;
 mod installations;
+mod intake;
 pub mod job_object;
 mod jobs;
 mod ledger;
@@ -56,6 +57,7 @@ pub use consent::{
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use discover::some_of;
 pub use installations::other_installation;
+pub use intake::{DiskOrder, DiskReport};
 pub use ledger::{Ledger, OWNED_PAUSE, Refusal};
 pub use location::PvLocation;
 pub use mark::{Agreement, NO_MARKS, agreement, holds_leftovers, mark_of};

@@ -8,6 +8,8 @@ use crate::host::sha256;
 use crate::types::{SkipReason, VolumeMode};
 use crate::view::{ClaimRef, Phase, PvRef, PvView};
 
+use super::DiskReport;
+
 /// A problem to report to operators, once, when it begins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notice {
@@ -66,6 +68,7 @@ pub mod reasons {
     pub const VOLUME_MARK_MISMATCH: &str = "VolumeMarkMismatch";
     pub const VOLUME_UNVERIFIED: &str = "VolumeUnverified";
     pub const VOLUME_DATA_LEFT: &str = "VolumeDataLeft";
+    pub const DEVICES_FOUND: &str = "DevicesFound";
     pub const STARTUP_TAINT_REMOVED: &str = "StartupTaintRemoved";
     pub const STARTUP_TAINT_STAYS: &str = "StartupTaintStays";
     pub const CAPACITY_SHARED: &str = "CapacityShared";
@@ -208,4 +211,19 @@ pub struct ClassReport {
     pub faults: Vec<String>,
     /// Its volumes and entries, by name.
     pub volumes: Vec<VolumeReport>,
+    /// The disks that its rule matches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskReport>,
+    /// The hash of the disks that wait for an approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_approve: Option<String>,
+}
+
+impl ClassReport {
+    /// The number of disks that wait for an approval, if there are any.
+    pub fn disks_to_approve(&self) -> Option<i64> {
+        self.to_approve.as_ref()?;
+        let waiting = self.disks.iter().filter(|it| it.left_alone.is_none());
+        i64::try_from(waiting.count()).ok()
+    }
 }

@@ -11,6 +11,7 @@ mod empty_only;
 mod former_cluster;
 mod identity;
 mod installations;
+mod intake;
 mod jobs;
 pub(super) mod kit;
 mod labels;

@@ -6,7 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 
 use super::partial::annotation_is_true;
-use crate::names::{ANNOTATION_PAUSED, CONSENT_PREFIX, LABEL_HOSTNAME, SALT_PREFIX};
+use crate::names::{
+    ANNOTATION_PAUSED, APPROVE_PREFIX, CONSENT_PREFIX, LABEL_HOSTNAME, SALT_PREFIX,
+};
 
 /// The Node that this provisioner serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,5 +73,13 @@ fn consents(metadata: &ObjectMeta) -> BTreeSet<String> {
     let annotations = metadata.annotations.iter().flatten();
     let values = annotations.filter(|(key, _)| key.starts_with(CONSENT_PREFIX));
     let consents = values.flat_map(|(_, value)| value.split([',', ' ']));
-    consents.map(ToOwned::to_owned).collect()
+    let approvals = metadata.annotations.iter().flatten();
+    let approvals =
+        approvals.filter_map(|(key, hash)| Some(approval(key.strip_prefix(APPROVE_PREFIX)?, hash)));
+    consents.map(ToOwned::to_owned).chain(approvals).collect()
+}
+
+/// An operator's approval of the disks that a class takes in.
+pub fn approval(class: &str, hash: &str) -> String {
+    format!("approve:{class}:{hash}")
 }

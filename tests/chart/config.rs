@@ -5,10 +5,10 @@ use std::fs;
 use std::time::Duration;
 
 use local_volume_provisioner::config::{
-    self, AccessMode, Binding, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY, DiscoveryPolicy,
-    MissingVolumePolicy, WeakIdentity,
+    self, AccessMode, Approve, Binding, Bytes, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY,
+    DiscoveryPolicy, MissingVolumePolicy, WeakIdentity,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
 use crate::helm::{Helm, Objects, chart_dir};
@@ -103,6 +103,53 @@ fn the_keys_that_the_other_program_lacks_arrive_too() {
     assert_eq!(class.cleanup_timeout, Some(Duration::from_mins(90)));
     assert!(!class.trim);
     assert_eq!(class.binding, Binding::Disk);
+}
+
+/// The rule, and what the program requires to follow it.
+#[test]
+fn rule_for_disks_arrives_with_what_it_requires() {
+    let helm = or_skip!(Helm::find());
+    let class = |devices: Value| {
+        json!({ "classes": [{
+            "name": "a", "hostDir": "/mnt/a", "mountDir": "/a", "binding": "disk", "devices": devices,
+        }] })
+    };
+    let objects = helm.render_values(&class(json!({
+        "match": ["/dev/disk/by-id/nvme-*", "/dev/disk/by-path/pci-*"],
+        "exclude": ["/dev/disk/by-id/nvme-Boot_*"],
+        "minSize": "500Gi",
+        "maxSize": "8Ti",
+        "rotational": "no",
+        "model": "Fast_*",
+        "approve": "Auto",
+    })));
+    let config = read(&objects);
+    let rule = config.classes["a"].devices.as_ref().unwrap();
+    assert!(rule.matches("/dev/disk/by-path/pci-1") && !rule.matches("/dev/disk/by-id/ata-1"));
+    assert!(rule.excludes("/dev/disk/by-id/nvme-Boot_1"));
+    assert_eq!(rule.min_size, Some(Bytes(500 << 30)));
+    assert_eq!(rule.max_size, Some(Bytes(8 << 40)));
+    assert_eq!(rule.rotational, Some(false));
+    assert!(rule.model.matches("Fast_SSD") && !rule.model.matches("Slow"));
+    assert_eq!(rule.approve, Approve::Auto);
+
+    // Disks are opened, and a link to each is created in the directory of the class.
+    let container = objects.container();
+    assert_eq!(container["securityContext"]["privileged"], true);
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    for path in ["/dev", "/a"] {
+        let mount = mounts.iter().find(|it| it["mountPath"] == path).unwrap();
+        assert_eq!(mount.get("readOnly"), None, "{mount}");
+    }
+    let volumes = objects.pod()["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|it| it["name"] == "a").unwrap();
+    let expected = json!({ "path": "/mnt/a", "type": "DirectoryOrCreate" });
+    assert_eq!(volume["hostPath"], expected);
+
+    let config = read(&helm.render_values(&class(json!({ "match": ["/dev/disk/by-id/a"] }))));
+    let rule = config.classes["a"].devices.as_ref().unwrap();
+    assert_eq!(rule.approve, Approve::Plan);
+    assert_eq!((rule.rotational, rule.min_size), (None, None));
 }
 
 /// The program's own defaults, but for what the chart is safer in.

@@ -116,6 +116,32 @@ const REFUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a*]}}]",
+        &[
+            "class \"a\" has devices without binding: disk",
+            "set binding to disk",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*]}}]\nsecurityContext: {privileged: 'no'}",
+        &[
+            "privileged: false",
+            "class \"a\"",
+            "devices; set privileged to true",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*]}}]\nmountDevVolume: 'off'",
+        &[
+            "mountDevVolume: false hides /dev/disk from devices of class \"a\"",
+            "set mountDevVolume to true",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*]}}]\nnodeIsolation: {enabled: true}",
+        &["nodeIsolation: class \"a\" has binding: disk"],
+    ),
+    (
         "classes: [{name: a, hostDir: /a, cleanMethod: zero, blockCleanerCommand: [/scripts/dd_zero.sh]}]",
         &[
             "class \"a\" has a cleanMethod and a blockCleanerCommand",
@@ -230,6 +256,36 @@ const MALFORMED: &[(&str, &[&str])] = &[
         &["nodeCleanup.stalePvDiscoveryInterval: \"0s\""],
     ),
     (
+        "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a*, /dev/sd*]}}]",
+        &[
+            "devices.match of class \"a\": \"/dev/sd*\" matches no link below /dev/disk",
+            "write one such as /dev/disk/by-id/nvme-*",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, devices: {match: ['/dev/disk/by-*/a']}}]",
+        &["devices.match of class \"a\": \"/dev/disk/by-*/a\""],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a/b]}}]",
+        &["\"/dev/disk/by-id/a/b\""],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a], exclude: ['/dev/disk/by-id/b, sda']}}]",
+        &["devices.exclude of class \"a\": \"sda\""],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a], minSize: 500GiB}}]",
+        &[
+            "devices.minSize of class \"a\": \"500GiB\" is no size",
+            "500Gi or 2T",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a], maxSize: '1.5Ti'}}]",
+        &["devices.maxSize of class \"a\": \"1.5Ti\""],
+    ),
+    (
         "nodeCleanup: {storageClassNames: [A]}",
         &["nodeCleanup.storageClassNames: \"A\""],
     ),
@@ -252,6 +308,9 @@ const ACCEPTED: &[&str] = &[
     "classes: [{name: a, hostDir: /run, binding: path}, {name: b, hostDir: /b, binding: null}]",
     "classes: [{name: a, hostDir: /a, binding: disk}, {name: b, hostDir: /run/local-volume}]",
     "classes: [{name: a, hostDir: /a, binding: path}]\nnodeIsolation: {enabled: true}",
+    "classes: [{name: a, hostDir: /a, devices: null}]\nprivileged: false",
+    "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*], exclude: null, minSize: '1e12'}}]",
+    "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: ['/dev/disk/by-id/a, /dev/disk/by-path/pci-*']}}]\nmountDevVolume: false\nadditionalVolumes: [{name: b, hostPath: {path: /dev}}]\nadditionalVolumeMounts: [{name: b, mountPath: /dev/}]",
     "updateStrategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
     "updateStrategy: {type: OnDelete}",
     "classes: [{name: a.b-1, hostDir: /a, mountDir: null, cleanupTimeout: 1h0.5m}]",

@@ -137,6 +137,7 @@ fn a_misspelt_key_is_refused_by_name() {
         "classes[0].reclaimPolicy=1",
         "classes[0].storageClass.reclaimpolicy=1",
         "classes[0].selector[0].matchExpression=1",
+        "classes[0].devices.matches=1",
     ];
     let sets: Vec<_> = misspelt.iter().map(String::as_str).chain(inner).collect();
     let said = helm.refusal(&[&[class], &sets[..]].concat());
@@ -159,9 +160,9 @@ fn a_misspelt_key_is_refused_by_name() {
 #[test]
 fn values_of_the_wrong_kind_are_refused_by_name() {
     let helm = or_skip!(Helm::find());
-    let class = |key: &str, value: &str| {
+    let class = |key: &str, value: Value| {
         let mut class = json!({ "name": "a", "hostDir": "/a" });
-        class[key] = value.into();
+        class[key] = value;
         class
     };
     let said = helm.refusal_of(&json!({
@@ -177,11 +178,15 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
         "global": { "imageRegistry": 1 },
         "nodeCleanup": { "requestsPerSecond": 0 },
         "classes": [
-            class("hostDir", ""),
-            class("volumeMode", "block"),
-            class("name", ""),
-            class("cleanMethod", "erase"),
-            class("binding", "Disk"),
+            class("hostDir", "".into()),
+            class("volumeMode", "block".into()),
+            class("name", "".into()),
+            class("cleanMethod", "erase".into()),
+            class("binding", "Disk".into()),
+            class("devices", json!({ "match": "/dev/disk/by-id/*" })),
+            class("devices", json!({ "match": [] })),
+            class("devices", json!({ "match": [1], "approve": "Maybe", "rotational": "often" })),
+            class("devices", json!({ "minSize": 5, "exclude": [""] })),
         ],
     }));
     for place in [
@@ -201,6 +206,14 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
         "/classes/2/name",
         "/classes/3/cleanMethod",
         "/classes/4/binding",
+        "/classes/5/devices/match",
+        "/classes/6/devices/match",
+        "/classes/7/devices/match/0",
+        "/classes/7/devices/approve",
+        "/classes/7/devices/rotational",
+        "/classes/8/devices",
+        "/classes/8/devices/minSize",
+        "/classes/8/devices/exclude/0",
     ] {
         assert!(said.contains(&format!("'{place}'")), "{place}: {said}");
     }

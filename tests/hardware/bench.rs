@@ -206,7 +206,7 @@ impl Bench {
     }
 
     /// `None`: a request failed, and the provisioner runs.
-    fn status(&self) -> Option<String> {
+    pub fn status(&self) -> Option<String> {
         let read = |vm: &mut Vm| Ok(vm.run("wget -qO- http://127.0.0.1:8080/status"));
         let read = self.with_vm(read);
         if let Err(why) = &read {

@@ -12,6 +12,8 @@ use support::run;
 pub const MIB: u64 = 1 << 20;
 /// What all [slow](Disk::slow) disks of a machine together write in a second.
 pub const SLOW: u64 = 8 * MIB;
+/// How many requests the [rotating](Disk::rotating) disks of a machine together read in a second.
+pub const SEEKS: u32 = 100;
 const BLOCK: usize = 4096;
 const EIO: u32 = 5;
 
@@ -109,6 +111,15 @@ impl Disk {
     /// The same disk on a bad day: all such disks together write [`SLOW`] bytes in a second.
     pub fn slow(&self) -> Self {
         let filter = json!({ "driver": "throttle", "throttle-group": "slow" });
+        Self {
+            filter: Some(filter),
+            ..self.clone()
+        }
+    }
+
+    /// The same disk, which seeks before it reads.
+    pub fn rotating(&self) -> Self {
+        let filter = json!({ "driver": "throttle", "throttle-group": "rotating" });
         Self {
             filter: Some(filter),
             ..self.clone()

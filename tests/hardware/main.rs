@@ -13,6 +13,7 @@ extern crate support;
 mod bench;
 mod disk;
 mod failing;
+mod intake;
 mod lying;
 mod moved;
 mod power;

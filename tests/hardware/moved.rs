@@ -15,7 +15,7 @@ use crate::disk::{MIB, Place};
 const LABEL: &str = "kubernetes.io/hostname";
 
 /// The path through which the kubelet mounts the volume.
-fn link(pv: &PersistentVolume) -> String {
+pub fn link(pv: &PersistentVolume) -> String {
     let spec = pv.spec.as_ref().unwrap();
     spec.local.as_ref().unwrap().path.clone()
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use support::{Program, bare_command};
 
-use crate::disk::{Disk, Place, SLOW, id};
+use crate::disk::{Disk, Place, SEEKS, SLOW, id};
 use crate::qmp::Qmp;
 
 /// The environment variable with the directory of `scripts/vm`.
@@ -96,7 +96,12 @@ impl Vm {
         let slow = json!({
             "qom-type": "throttle-group", "id": "slow", "limits": { "bps-write": SLOW },
         });
-        command.args(["-object", &slow.to_string()]);
+        let rotating = json!({
+            "qom-type": "throttle-group", "id": "rotating", "limits": { "iops-read": SEEKS },
+        });
+        for group in [slow, rotating] {
+            command.args(["-object", &group.to_string()]);
+        }
         for (disk, place) in disks {
             command.args(["-blockdev", &disk.node().to_string()]);
             command.args(["-device", &disk.device(*place).to_string()]);
@@ -158,6 +163,17 @@ impl Vm {
         let limits = json!({ "path": "/objects/slow", "property": "limits", "value": { "bps-write": bytes } });
         self.monitor("qom-set", &limits)?;
         Ok(())
+    }
+
+    /// How many times the machine has read a disk.
+    pub fn reads(&mut self, disk: &Disk) -> Result<u64> {
+        let disks = self.monitor("query-blockstats", &json!({}))?;
+        let found = disks.as_array().into_iter().flatten();
+        let mut found = found.filter(|it| it["node-name"] == disk.name());
+        let reads = found
+            .next()
+            .and_then(|it| it["stats"]["rd_operations"].as_u64());
+        reads.with_context(|| format!("{} is not plugged in", disk.name()))
     }
 
     /// Cuts the power.

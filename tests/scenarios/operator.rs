@@ -2,10 +2,12 @@
 
 mod accidents;
 mod adopt;
+mod approve;
 mod bundle;
 mod check;
 mod consent;
 mod explain;
+mod intake;
 mod list;
 mod pause;
 mod pre;

@@ -121,6 +121,8 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
     let former = [&["consent", "--wipe", "--yes"][..], &former].concat();
     run(&stage, &former, 2);
     run(&stage, &["adopt", "--from-cluster=former"], 2);
+    // No disk waits for an approval, whose write would be that of pause --node.
+    run(&stage, &["approve", &node], 2);
     stage.used(&stage.bind("claim", &path));
     let retained = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
     stage.patch_pv(&pv, &retained);

@@ -19,7 +19,7 @@ use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken, Volume,
 };
-use local_volume_provisioner::plan::{CleanOrder, LinkOrder, MarkWrite, PvDraft};
+use local_volume_provisioner::plan::{CleanOrder, DiskOrder, LinkOrder, MarkWrite, PvDraft};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
 
@@ -177,6 +177,7 @@ impl Scanner for SimScanner {
                 pod_mounts: BTreeMap::default(),
                 complete: true,
                 fault: None,
+                disks: Arc::default(),
             }
         };
         scan.boxed()
@@ -253,6 +254,12 @@ impl Host for SimHost {
 
     fn link<'a>(&'a self, order: &'a LinkOrder, _: &'a PassFacts) -> Look<'a, ()> {
         self.make_link(order).boxed()
+    }
+
+    fn take_in<'a>(&'a self, order: &'a DiskOrder, _: &'a PassFacts) -> Look<'a, ()> {
+        // No class of the simulation has a rule.
+        let why = format!("{} is not simulated", order.link);
+        async { Err(Obstacle::Unknown(why)) }.boxed()
     }
 
     fn unlink(&self, token: &str) -> Result<bool, String> {

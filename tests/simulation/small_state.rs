@@ -371,6 +371,7 @@ impl Small {
             pod_mounts: BTreeMap::default(),
             complete: true,
             fault: None,
+            disks: Arc::default(),
         };
         let storage_class = StorageClassView {
             reclaim_policy: ReclaimPolicy::Delete,

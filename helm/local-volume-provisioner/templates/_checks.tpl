@@ -57,6 +57,17 @@
 {{- if and $unprivileged .fsType -}}
 {{- fail (printf "privileged: false cannot open devices, which the fsType %q of class %q is for; set privileged to true, or remove fsType" .fsType .name) -}}
 {{- end -}}
+{{- if .devices -}}
+{{- if ne (.binding | default "") "disk" -}}
+{{- fail (printf "classes: class %q has devices without binding: disk, so a claim could get another disk after a reboot; set binding to disk, or remove devices" .name) -}}
+{{- end -}}
+{{- if $unprivileged -}}
+{{- fail (printf "privileged: false cannot open disks, which class %q takes in by its devices; set privileged to true, or remove devices" .name) -}}
+{{- end -}}
+{{- if include "local-volume-provisioner.lacksDev" $ -}}
+{{- fail (printf "mountDevVolume: false hides /dev/disk from devices of class %q; set mountDevVolume to true, or remove devices" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .cleanMethod .blockCleanerCommand -}}
 {{- fail (printf "classes: class %q has a cleanMethod and a blockCleanerCommand, which are two answers to one question; keep one of the two" .name) -}}
 {{- end -}}

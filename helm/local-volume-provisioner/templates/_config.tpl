@@ -30,7 +30,7 @@ storageClassMap: |
   {{- $classes := dict }}
   {{- range $given := .Values.classes }}
   {{- $class := dict "hostDir" $given.hostDir "mountDir" ($given.mountDir | default $given.hostDir) }}
-  {{- range $key := list "volumeMode" "accessMode" "fsType" "namePattern" "selector" "cleanMethod" "blockCleanerCommand" "cleanupTimeout" "weakIdentity" "discoveryPolicy" "missingVolumePolicy" "binding" }}
+  {{- range $key := list "volumeMode" "accessMode" "fsType" "namePattern" "selector" "cleanMethod" "blockCleanerCommand" "cleanupTimeout" "weakIdentity" "discoveryPolicy" "missingVolumePolicy" "binding" "devices" }}
   {{- with get $given $key }}
   {{- $_ := set $class $key . }}
   {{- end }}

@@ -20,6 +20,15 @@
 {{- range $key, $format := dict "hostDir" "path" "mountDir" "path" "cleanupTimeout" "positive" -}}
 {{- include "local-volume-provisioner.format" (list (printf "classes: %s of class %q" $key $class.name) (get $class $key) $format) -}}
 {{- end -}}
+{{- $devices := .devices | default dict -}}
+{{- range $key := list "match" "exclude" -}}
+{{- range splitList "," (get $devices $key | default list | join ",") -}}
+{{- include "local-volume-provisioner.format" (list (printf "classes: devices.%s of class %q" $key $class.name) (trim .) "link") -}}
+{{- end -}}
+{{- end -}}
+{{- range $key := list "minSize" "maxSize" -}}
+{{- include "local-volume-provisioner.format" (list (printf "classes: devices.%s of class %q" $key $class.name) (get $devices $key) "size") -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -32,8 +41,10 @@
   "driver" (list "^[^,=]+(=[^,]+)?$" "is no CSI driver; write its name, or its name, = and the parts of docs/node-cleanup.md")
   "duration" (list $duration "is no duration; write one such as 90s, 5m or 6h")
   "interval" (list "^([0-9]+(ms|s|m|h|d))+$" "is no duration of Prometheus; write one such as 30s or 2m")
+  "link" (list "^/dev/disk/[^/*?\\[\\\\]+/[^/]+$" "matches no link below /dev/disk; write one such as /dev/disk/by-id/nvme-*")
   "path" (list "^/" "is no absolute path; begin it with /")
   "positive" (list $duration "is no duration above 0; write one such as 90s, 5m or 6h")
+  "size" (list "^[0-9]+([kMGTPE]|[KMGTPE]i|[eE][0-9]+)?$" "is no size; write one such as 500Gi or 2T")
   "timeout" (list "^([0-9]|[1-9][0-9]|1[01][0-9]|120)s$|^[12]m$" "is no time up to two minutes; write one such as 90s or 2m")
 -}}
 {{- $name := index . 2 -}}

@@ -144,6 +144,15 @@ A directory that classes share is mounted once.
 {{- end }}
 {{- end -}}
 
+{{/* "true" if the container does not see the host's /dev. */}}
+{{- define "local-volume-provisioner.lacksDev" -}}
+{{- $paths := list -}}
+{{- range concat (include "local-volume-provisioner.hostPaths" . | fromYamlArray) (.Values.additionalVolumeMounts | default list) -}}
+{{- $paths = append $paths (clean .mountPath) -}}
+{{- end -}}
+{{- has "/dev" $paths | not | ternary "true" "" -}}
+{{- end -}}
+
 {{- define "local-volume-provisioner.kubeletDir" -}}
 {{- clean (.Values.kubeletDir | default "/var/lib/kubelet") -}}
 {{- end -}}

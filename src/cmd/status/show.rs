@@ -130,8 +130,39 @@ pub fn classes(document: &Value) -> String {
             let table = render(heading, volumes.into_iter().map(row));
             lines.extend(table.lines().map(String::from));
         }
+        if list(class, "disks").next().is_some() {
+            lines.extend(disks(class).lines().map(String::from));
+        }
+        let hash = text(class, "toApprove");
+        if !hash.is_empty() {
+            let (node, class) = (document["node"].as_str(), text(class, "name"));
+            let node = node.unwrap_or("NODE");
+            lines.push(format!(
+                "to approve: kubectl local-volume approve {node} --class {class} --plan {hash}"
+            ));
+        }
     }
     printed(&lines)
+}
+
+/// The disks that the rule of a class matches, without its volumes.
+pub(in crate::cmd) fn disks(class: &Value) -> String {
+    let rows = list(class, "disks").map(|disk| {
+        let size = disk["capacity"].as_u64().map(quantity::offered);
+        let what = match &disk["leftAlone"] {
+            Value::String(why) => format!("left alone: {why}"),
+            _ => "to be taken in".to_owned(),
+        };
+        let [link, name] = ["link", "name"].map(|key| text(disk, key).to_owned());
+        [
+            name,
+            or_dash(size),
+            or_dash(disk["model"].as_str()),
+            link,
+            what,
+        ]
+    });
+    render(["DISK", "SIZE", "MODEL", "LINK", "WHAT"], rows)
 }
 
 /// The lines with escaped control characters.

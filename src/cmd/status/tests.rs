@@ -90,6 +90,36 @@ fault: volumeMode: "Blok" is none
 }
 
 #[test]
+fn disks_are_shown_with_the_command_that_approves_them() {
+    let mut status = well("a");
+    status["classes"][0]["disks"] = json!([
+        { "link": "/dev/disk/by-id/nvme-Fast_17", "name": "nvme1n1", "model": "Fast_SSD", "capacity": 894_u64 << 30, "leftAlone": null },
+        { "link": "/dev/disk/by-id/nvme-Boot_3", "name": "nvme0n1", "model": "Boot\u{1b}", "capacity": 238_u64 << 30,
+          "leftAlone": "it is smaller than minSize" },
+        { "link": "/dev/disk/by-id/usb-1", "name": "sda", "model": null, "capacity": null, "leftAlone": "input/output error" },
+    ]);
+    let table = r"class fast
+ENTRY  PV          STATE      CAPACITY  SINCE  WHAT
+sda    local-pv-1  Available  1Gi       -
+DISK     SIZE   MODEL       LINK                          WHAT
+nvme1n1  894Gi  Fast_SSD    /dev/disk/by-id/nvme-Fast_17  to be taken in
+nvme0n1  238Gi  Boot\u{1b}  /dev/disk/by-id/nvme-Boot_3   left alone: it is smaller than minSize
+sda      -      -           /dev/disk/by-id/usb-1         left alone: input/output error
+";
+    assert_eq!(show::classes(&status), format!("\n{table}"));
+    status["classes"][0]["toApprove"] = "6c1d2a305f0e4b8e".into();
+    let command = "kubectl local-volume approve a --class fast --plan 6c1d2a305f0e4b8e";
+    let expected = format!("\n{table}to approve: {command}\n");
+    assert_eq!(show::classes(&status), expected);
+    // A disk that waits is no problem.
+    assert!(show::is_well(&status));
+    // discover names no node.
+    status.as_object_mut().unwrap().remove("node");
+    let text = show::classes(&status);
+    assert!(text.contains("approve NODE --class fast"), "{text}");
+}
+
+#[test]
 fn running_job_is_named() {
     let mut status = well("a");
     status["classes"] = json!([{ "name": "raw", "ready": true, "volumes": [{

@@ -316,7 +316,8 @@ fn messages(key: &str, text: &str) -> String {
     found.join("\n")
 }
 
-fn check(cases: impl IntoIterator<Item = (String, String, &'static str)>) {
+/// Asserts the messages of each value of a key.
+pub(super) fn check(cases: impl IntoIterator<Item = (String, String, &'static str)>) {
     let wrong = cases.into_iter().filter_map(|(key, text, expected)| {
         let found = messages(&key, &text);
         (found != expected).then(|| format!("{text:?}\n{found}\n"))

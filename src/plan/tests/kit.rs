@@ -69,6 +69,7 @@ pub fn class(name: &str) -> Class {
         discovery_policy: DiscoveryPolicy::Any,
         missing_volume_policy: MissingVolumePolicy::Report,
         binding: Binding::default(),
+        devices: None,
     }
 }
 
@@ -130,6 +131,7 @@ impl World {
             pod_mounts: BTreeMap::default(),
             complete: true,
             fault: None,
+            disks: Arc::default(),
         };
         self.snapshot.observed.insert(name.clone(), nothing);
         self.config.classes.insert(name.clone(), Arc::new(class));
@@ -311,6 +313,7 @@ fn action(action: &Action) -> String {
         Action::TakeOver(volume) => format!("take {} over", volume.path),
         Action::Unlink(token) => format!("unlink {token}"),
         Action::Link(order) => format!("link {}", order.pv.name),
+        Action::TakeIn(order) => format!("take in {}", order.link),
         Action::LabelNode(change) => {
             let (add, remove): (Vec<_>, _) = change.labels.values().partition(|it| it.is_some());
             format!("label the Node: +{} -{}", add.len(), remove.len())

@@ -36,8 +36,9 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
             | Action::TakeOver(_)
             | Action::Unlink(_)
             | Action::Link(_)
+            | Action::TakeIn(_)
             | Action::LabelNode(_) => {
-                unreachable!("no volume of the model has a mark")
+                unreachable!("no volume of the model has a mark, and no class a rule")
             }
             Action::WriteJob(_, JobWrite::Disown) => {}
             Action::Suspend(tenancy, on) => {

@@ -210,7 +210,7 @@ impl Drop for Mapping {
 }
 
 /// What a program prints that has to succeed.
-fn output_of(command: &mut Command) -> Result<String> {
+pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let output = command.output();
     let output = output.with_context(|| format!("running {command:?}"))?;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
@@ -10,6 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use sys_mount::{FilesystemType, Mount, MountFlags};
 
+use crate::loop_device::output_of;
 use crate::polling::while_busy;
 use crate::programs::this_test;
 
@@ -112,6 +115,30 @@ impl Sandbox {
             .mount("tmpfs", &path)
             .with_context(|| format!("mounting a tmpfs on {}", path.display()))?;
         Ok(path)
+    }
+
+    /// Mounts a `/dev` of its own, which has these devices, and these links to them. So no link is left in the real one.
+    pub fn own_dev(&self, links: &[(&Path, &str)]) -> Result<()> {
+        let dev = self.tmpfs("dev", "mode=0755")?;
+        let devices = links.iter().map(|(device, _)| *device);
+        let usual = ["null", "zero", "full", "random", "urandom", "tty"];
+        let usual = usual.map(|name| Path::new("/dev").join(name));
+        for device in devices.chain(usual.iter().map(PathBuf::as_path)) {
+            output_of(Command::new("cp").arg("--archive").arg(device).arg(&dev))?;
+        }
+        for (device, link) in links {
+            let link = dev.join(Path::new(link).strip_prefix("/dev")?);
+            fs::create_dir_all(link.parent().context("a link in a directory")?)?;
+            symlink(device, link)?;
+        }
+        Mount::builder()
+            .flags(MountFlags::BIND)
+            .mount(&dev, "/dev")?;
+        // Of links to verified volumes.
+        Mount::builder()
+            .fstype(FilesystemType::from("tmpfs"))
+            .mount("tmpfs", "/run")?;
+        Ok(())
     }
 
     /// Bind-mounts `source` on a (new) directory below the scratch directory.

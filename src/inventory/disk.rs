@@ -1,0 +1,269 @@
+//! The disks that the rule of a class matches, and the facts that tell whether they are blank and unused.
+//!
+//! A survey opens only block devices that a link below `/dev/disk` leads to, for reading. It reads a disk without a user
+//! again after some time, since a program that prepares a disk leaves no event. Each disk is read on a thread of its own,
+//! which a survey does not wait for: a rotating disk takes seconds. A disk with a mark may have a tenant, and is not read.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+use walkdir::WalkDir;
+
+use crate::config::{Class, Devices};
+use crate::errors::chain;
+use crate::host::Machine;
+use crate::host::access::Access;
+use crate::host::device::Device;
+use crate::host::mark::MarkOnDisk;
+use crate::host::mounts::DeviceNumber;
+use crate::types::MountPath;
+use crate::wipe::device::Disk;
+use crate::wipe::error::WipeError;
+use crate::wipe::progress::Progress;
+
+use super::{Candidate, Contents, Opened};
+
+/// Where stable names of disks are.
+pub(super) const DIR: &str = "/dev/disk";
+/// How long a disk has to be there, and unchanged: a script of the boot or of an installer may be about to prepare it.
+const SETTLED: Duration = Duration::from_mins(1);
+/// How long its contents count as known.
+const MAX_AGE: Duration = Duration::from_secs(30);
+/// How long the survey that begins to read a disk waits for it. The next one has the result.
+const READING_TIME: Duration = Duration::from_secs(1);
+
+/// A block device that a rule matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockDisk {
+    /// The links below `/dev/disk` that lead to it, sorted. Never empty.
+    pub links: Vec<String>,
+    /// Its kernel name, such as `nvme0n1`.
+    pub name: String,
+    /// The device.
+    pub number: DeviceNumber,
+    /// The model, with `_` for blanks.
+    pub model: Option<String>,
+    /// What it is, if no rule means it unless it names it: a partition, a loop device, or removable.
+    pub special: Option<&'static str>,
+    /// The kernel names of its partitions.
+    pub partitions: Vec<String>,
+    /// What it is, or why that cannot be read.
+    pub candidate: Result<Candidate, String>,
+    /// What is on it, or why that cannot be read.
+    pub contents: Result<DiskContents, String>,
+    /// Whether it has been there for a while, unchanged.
+    pub is_settled: bool,
+}
+
+/// What is on a disk, as far as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskContents {
+    /// No known signature; both ends, and places between them, are zero.
+    Blank,
+    /// A signature; its name and place.
+    Signature(String),
+    /// No known signature, but other data.
+    Data,
+    /// Not read, or not yet. It is not read if it has a user or a mark.
+    NotRead,
+}
+
+/// The disks of the last survey.
+#[derive(Debug, Default)]
+pub(super) struct Seen(BTreeMap<DeviceNumber, Visit>);
+
+#[derive(Debug)]
+struct Visit {
+    /// As it was last found.
+    disk: BlockDisk,
+    /// Since when it is unchanged.
+    since: Instant,
+    reading: Option<Reading>,
+}
+
+/// The last reading of a disk.
+#[derive(Debug)]
+struct Reading {
+    begun: Instant,
+    /// `None`: the result is with the disk.
+    result: Option<Receiver<Result<DiskContents, String>>>,
+}
+
+/// Finds the disks that a rule matches. Blocks.
+///
+/// # Errors
+/// When the links cannot be listed.
+pub(super) fn survey(
+    rule: &Devices,
+    class: &Class,
+    machine: &Machine,
+    seen: &mut Seen,
+) -> io::Result<Vec<BlockDisk>> {
+    let now = Instant::now();
+    let mut found = Vec::new();
+    for (number, links) in links()? {
+        if !links.iter().any(|link| rule.matches(link)) {
+            continue;
+        }
+        let mut last = seen.0.remove(&number);
+        match disk(number, links, class, machine, last.as_mut()) {
+            Ok((disk, reading)) => found.push((disk, reading, last)),
+            // It was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let visits = found.into_iter().map(|(mut disk, mut reading, last)| {
+        if let Some(result) = reading.as_mut().and_then(Reading::result) {
+            disk.contents = result;
+        }
+        let identity = |disk: &BlockDisk| disk.candidate.clone().map(|it| it.identity);
+        let is_same = |it: &Visit| {
+            (&it.disk.links, &it.disk.contents) == (&disk.links, &disk.contents)
+                && identity(&it.disk) == identity(&disk)
+        };
+        let since = last.filter(is_same).map_or(now, |it| it.since);
+        disk.is_settled = now - since >= SETTLED;
+        let visit = Visit {
+            disk,
+            since,
+            reading,
+        };
+        (visit.disk.number, visit)
+    });
+    seen.0 = visits.collect();
+    Ok(seen.0.values().map(|it| it.disk.clone()).collect())
+}
+
+impl Reading {
+    fn begin(opened: Opened) -> Self {
+        let (send, result) = mpsc::channel();
+        spawn_blocking(move || send.send(contents(&opened)));
+        Self {
+            begun: Instant::now(),
+            result: Some(result),
+        }
+    }
+
+    /// Its result, if it ends in time and was not returned before.
+    fn result(&mut self) -> Option<Result<DiskContents, String>> {
+        let left = READING_TIME.saturating_sub(self.begun.elapsed());
+        let received = self.result.as_ref()?.recv_timeout(left);
+        if received == Err(RecvTimeoutError::Timeout) {
+            return None;
+        }
+        self.result = None;
+        Some(received.unwrap_or_else(|_| Err("reading it panicked (bug)".into())))
+    }
+
+    /// Whether it is under way, or its result counts.
+    fn is_current(&self) -> bool {
+        self.result.is_some() || self.begun.elapsed() < MAX_AGE
+    }
+}
+
+/// The links to each block device, sorted.
+fn links() -> io::Result<BTreeMap<DeviceNumber, Vec<String>>> {
+    let mut links = BTreeMap::<_, Vec<_>>::new();
+    let dir = WalkDir::new(DIR).min_depth(2).max_depth(2);
+    for entry in dir.sort_by_file_name() {
+        let entry = entry?;
+        // A dangling link, or one whose name no configuration can have.
+        let (Ok(found), Some(path)) = (fs::metadata(entry.path()), entry.path().to_str()) else {
+            continue;
+        };
+        if entry.path_is_symlink() && found.file_type().is_block_device() {
+            let number = DeviceNumber::from_rdev(found.rdev());
+            links.entry(number).or_default().push(path.to_owned());
+        }
+    }
+    Ok(links)
+}
+
+fn disk(
+    number: DeviceNumber,
+    links: Vec<String>,
+    class: &Class,
+    machine: &Machine,
+    last: Option<&mut Visit>,
+) -> io::Result<(BlockDisk, Option<Reading>)> {
+    let facts = machine.sysfs.device(number)?;
+    let special = match &*facts {
+        facts if facts.disk != number => Some("a partition"),
+        facts if facts.loop_backing.is_some() || facts.loop_over.is_some() => Some("a loop device"),
+        facts => facts.removable.then_some("removable"),
+    };
+    let mut partitions = machine.sysfs.writable_through(number)?;
+    partitions.retain(|it| *it != number && *it != facts.disk);
+    let partitions = partitions.iter().map(|it| machine.sysfs.device(*it));
+    let partitions = partitions.map(|it| Ok(it?.name.clone()));
+    let mut reading = None;
+    let (candidate, contents) = match open(&links[0], class, machine) {
+        Err(why) => (Err(why.clone()), Err(why)),
+        Ok((opened, candidate)) => {
+            let is_left_alone =
+                candidate.in_use.is_some() || candidate.mark.on_disk != MarkOnDisk::Absent;
+            let is_same = |it: &&mut Visit| {
+                let before = it.disk.candidate.as_ref();
+                before.is_ok_and(|it| it.identity == candidate.identity)
+            };
+            let known = last.filter(is_same).filter(|_| !is_left_alone);
+            let contents = known.map_or(Ok(DiskContents::NotRead), |it| {
+                reading = it.reading.take();
+                it.disk.contents.clone()
+            });
+            if !is_left_alone && !reading.as_ref().is_some_and(Reading::is_current) {
+                reading = Some(Reading::begin(opened));
+            }
+            (Ok(candidate), contents)
+        }
+    };
+    let disk = BlockDisk {
+        links,
+        name: facts.name.clone(),
+        number,
+        model: facts.model.clone(),
+        special,
+        partitions: partitions.collect::<io::Result<_>>()?,
+        candidate,
+        contents,
+        is_settled: false,
+    };
+    Ok((disk, reading))
+}
+
+fn open(link: &str, class: &Class, machine: &Machine) -> Result<(Opened, Candidate), String> {
+    let path: MountPath = link.parse().map_err(|error| format!("{link}: {error}"))?;
+    let device = Device::open(path.as_path(), Access::Probe).map_err(|error| error.to_string())?;
+    let opened = Opened::Device(device);
+    let candidate = opened.candidate(&path, &class.name, machine);
+    let candidate = candidate.map_err(|error| format!("{link}: {error}"))?;
+    Ok((opened, candidate))
+}
+
+/// Reads what is on a disk.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn contents(opened: &Opened) -> Result<DiskContents, String> {
+    match opened.contents() {
+        Ok(Contents::Holds(what)) => return Ok(DiskContents::Signature(what)),
+        Err(error) => return Err(error.to_string()),
+        Ok(Contents::Empty | Contents::NotLookedAt) => {}
+    }
+    let Opened::Device(device) = opened else {
+        return Ok(DiskContents::Data);
+    };
+    let progress = Progress::default();
+    match Disk::new(device.file(), device.size(), &progress).check_zeroed() {
+        Ok(()) => Ok(DiskContents::Blank),
+        Err(WipeError::NotZero { .. }) => Ok(DiskContents::Data),
+        Err(error) => Err(chain(&error)),
+    }
+}

@@ -1,0 +1,347 @@
+//! Which disks become volumes of a class by its rule `devices`, and why no other does.
+//!
+//! Only a blank disk without a user is taken. A disk that another program is about to prepare looks blank, too, so it has
+//! to be there for a while. What is not certain is left alone, with the reason.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::config::{Approve, Class, Devices};
+use crate::host::footprint::{Footprint, overlap};
+use crate::host::mark::MarkOnDisk;
+use crate::host::sha256;
+use crate::inventory::{BlockDisk, Candidate, DiskContents, Finding, Observation, Volume};
+use crate::types::HostPath;
+use crate::view::approval;
+
+use super::{About, Action, Planner, reasons};
+
+/// The digits of a hash that an operator copies.
+const HASH_LENGTH: usize = 16;
+
+/// The disks of a node, as the rule of a class sees them.
+struct Survey<'a> {
+    class: &'a Class,
+    rule: &'a Devices,
+    observation: &'a Observation,
+    /// The volumes of all classes.
+    volumes: Vec<&'a Volume>,
+    /// The rules of other classes.
+    others: Vec<(&'a str, &'a Devices)>,
+}
+
+/// What a rule makes of the disks that it matches.
+#[derive(Default)]
+struct Intake<'a> {
+    /// The disks to take in, by the names of their entries.
+    taken: BTreeMap<&'a str, (&'a BlockDisk, &'a Candidate)>,
+    /// The disks that are left alone, with the reasons.
+    left: Vec<(&'a BlockDisk, LeftAlone)>,
+}
+
+/// A disk that becomes a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskOrder {
+    /// The class.
+    pub class: Arc<Class>,
+    /// The link below `/dev/disk` that its entry leads to. The entry has the same name.
+    pub link: String,
+    /// The disk as it was found.
+    pub candidate: Candidate,
+}
+
+/// The disks that a rule matches, for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskReport {
+    /// Its link below `/dev/disk`.
+    pub link: String,
+    /// Its kernel name.
+    pub name: String,
+    /// The model.
+    pub model: Option<String>,
+    /// Bytes.
+    pub capacity: Option<u64>,
+    /// Why it is left alone; none if it is taken in.
+    pub left_alone: Option<String>,
+}
+
+/// Why a disk is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each has its text")]
+pub enum LeftAlone {
+    #[error("it is the volume {0}")]
+    Volume(HostPath),
+    #[error("it shares storage with the volume {0}")]
+    Overlaps(HostPath),
+    #[error("exclude matches {0}")]
+    Excluded(String),
+    #[error("it is smaller than minSize")]
+    TooSmall,
+    #[error("it is larger than maxSize")]
+    TooLarge,
+    #[error("it rotates, and rotational is false")]
+    Rotates,
+    #[error("it does not rotate, and rotational is true")]
+    DoesNotRotate,
+    #[error("its model {0} does not match")]
+    Model(String),
+    #[error("namePattern does not match its entry {0}")]
+    OtherName(String),
+    #[error("the rule of class {0} matches it, too; exclude it in one of both")]
+    TwoClasses(String),
+    #[error("{0} is another path to it, or lies on it")]
+    OtherPath(String),
+    #[error("it is {0}; name it without a wildcard to take it")]
+    Special(&'static str),
+    #[error("it is in use: {0}")]
+    InUse(String),
+    #[error("it has the partitions {0}")]
+    Partitioned(String),
+    #[error("it is read-only")]
+    ReadOnly,
+    #[error("it has no serial number or other name that outlasts a reboot")]
+    Nameless,
+    #[error(
+        "it has a mark, so it was a volume before; to offer it again, make its entry: ln -s {0} {1}"
+    )]
+    Marked(String, HostPath),
+    #[error("the entry {0} is there and not a volume: {1}")]
+    Entry(HostPath, String),
+    #[error("it has {0}; if that is not needed: wipefs --all, then blkdiscard")]
+    Signature(String),
+    #[error("it is not zero; if its data is not needed: blkdiscard, or dd if=/dev/zero")]
+    NotZero,
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("it has been there, unchanged, for less than a minute")]
+    New,
+}
+
+impl<'a> Survey<'a> {
+    fn select(&self) -> Intake<'a> {
+        let mut intake = Intake::default();
+        for disk in self.observation.disks.iter() {
+            match self.judge(disk) {
+                Ok(candidate) => {
+                    intake.taken.insert(self.entry(disk), (disk, candidate));
+                }
+                Err(why) => intake.left.push((disk, why)),
+            }
+        }
+        intake
+    }
+
+    /// What an operator approves: the volumes and the disks of the class once all are taken in. So it stays the same while
+    /// some of them are, and changes with the name, the identity and the size of each.
+    fn hash(&self, intake: &Intake<'_>) -> String {
+        let of_class = self
+            .volumes
+            .iter()
+            .filter(|it| it.class.name == self.class.name);
+        let mut disks: Vec<_> = of_class.map(|it| (&*it.entry, &it.candidate)).collect();
+        disks.extend(intake.taken.iter().map(|(name, (_, disk))| (*name, *disk)));
+        disks.sort_unstable_by_key(|(name, _)| *name);
+        let lines = disks
+            .into_iter()
+            .map(|(name, disk)| format!("\n{name} {} {}", disk.identity, disk.capacity));
+        let mut hash = sha256((self.class.name.clone() + &lines.collect::<String>()).as_bytes());
+        hash.truncate(HASH_LENGTH);
+        hash
+    }
+
+    /// The first link that the rule matches, in the order of its globs.
+    fn link(&self, disk: &'a BlockDisk) -> &'a str {
+        let mut globs = self.rule.links.iter();
+        let link = globs.find_map(|glob| disk.links.iter().find(|link| glob.matches(link)));
+        link.map_or(&disk.name, String::as_str)
+    }
+
+    /// The name of a disk's entry.
+    fn entry(&self, disk: &'a BlockDisk) -> &'a str {
+        let link = self.link(disk);
+        link.rsplit('/').next().unwrap_or(link)
+    }
+
+    /// A disk that is taken in, or why it is not.
+    fn judge(&self, disk: &'a BlockDisk) -> Result<&'a Candidate, LeftAlone> {
+        let unreadable = |why: &String| LeftAlone::Unreadable(why.clone());
+        let candidate = disk.candidate.as_ref().map_err(unreadable)?;
+        self.is_no_volume(disk, candidate)?;
+        fits(self.rule, disk, candidate)?;
+        if !self.class.name_pattern.matches(self.entry(disk)) {
+            return Err(LeftAlone::OtherName(self.entry(disk).to_owned()));
+        }
+        // Two rules for one disk are a mistake in one of both, even if today only one takes it.
+        let takes = |it: &&(&str, &Devices)| {
+            disk.links.iter().any(|link| it.1.matches(link)) && fits(it.1, disk, candidate).is_ok()
+        };
+        if let Some((class, _)) = self.others.iter().find(takes) {
+            return Err(LeftAlone::TwoClasses((*class).to_owned()));
+        }
+        is_alone(disk, candidate, &self.observation.disks)?;
+        let is_named = disk.links.iter().any(|link| self.rule.names(link));
+        let entry = self.class.host_dir.join(self.entry(disk));
+        if let Some(user) = &candidate.in_use {
+            return Err(LeftAlone::InUse(user.clone()));
+        }
+        match disk.contents.as_ref().map_err(unreadable)? {
+            _ if !disk.partitions.is_empty() => {
+                Err(LeftAlone::Partitioned(disk.partitions.join(", ")))
+            }
+            _ if !is_named && disk.special.is_some() => {
+                Err(LeftAlone::Special(disk.special.unwrap_or_default()))
+            }
+            _ if candidate.read_only => Err(LeftAlone::ReadOnly),
+            _ if candidate.identity.weak => Err(LeftAlone::Nameless),
+            _ if candidate.mark.on_disk != MarkOnDisk::Absent => {
+                Err(LeftAlone::Marked(self.link(disk).to_owned(), entry))
+            }
+            DiskContents::Signature(what) => Err(LeftAlone::Signature(what.clone())),
+            DiskContents::Data => Err(LeftAlone::NotZero),
+            DiskContents::NotRead => Err(LeftAlone::Unreadable("it is being read".into())),
+            DiskContents::Blank if !disk.is_settled => Err(LeftAlone::New),
+            DiskContents::Blank => match self.observation.entries.get(self.entry(disk)) {
+                Some(Finding::Skipped(skip)) => Err(LeftAlone::Entry(entry, skip.detail.clone())),
+                Some(Finding::Volume(_)) => {
+                    Err(LeftAlone::Entry(entry, "it is another disk".into()))
+                }
+                None => Ok(candidate),
+            },
+        }
+    }
+
+    /// Fails if a disk is a volume already, or shares storage with one.
+    fn is_no_volume(&self, disk: &BlockDisk, candidate: &Candidate) -> Result<(), LeftAlone> {
+        let footprint = &candidate.footprint;
+        let mut volumes = self.volumes.iter();
+        let Some(volume) = volumes.find(|it| overlap(&it.candidate.footprint, footprint).is_some())
+        else {
+            return Ok(());
+        };
+        let path = volume.path.clone();
+        Err(match volume.candidate.footprint {
+            Footprint::Device { number, .. } if number == disk.number => LeftAlone::Volume(path),
+            _ => LeftAlone::Overlaps(path),
+        })
+    }
+
+    fn report(&self, disk: &'a BlockDisk, left_alone: Option<String>) -> DiskReport {
+        DiskReport {
+            link: self.link(disk).to_owned(),
+            name: disk.name.clone(),
+            model: disk.model.clone(),
+            capacity: disk.candidate.as_ref().ok().map(|it| it.capacity),
+            left_alone,
+        }
+    }
+}
+
+/// Fails if a disk is not of the kind that a rule wants.
+fn fits(rule: &Devices, disk: &BlockDisk, candidate: &Candidate) -> Result<(), LeftAlone> {
+    let size = candidate.capacity;
+    let rotates = !candidate.rotational.is_empty();
+    let model = disk.model.as_deref().unwrap_or_default();
+    if let Some(link) = disk.links.iter().find(|link| rule.excludes(link)) {
+        return Err(LeftAlone::Excluded(link.clone()));
+    }
+    match rule.rotational {
+        _ if rule.min_size.is_some_and(|it| size < it.0) => Err(LeftAlone::TooSmall),
+        _ if rule.max_size.is_some_and(|it| size > it.0) => Err(LeftAlone::TooLarge),
+        Some(true) if !rotates => Err(LeftAlone::DoesNotRotate),
+        Some(false) if rotates => Err(LeftAlone::Rotates),
+        _ if !rule.model.matches(model) => Err(LeftAlone::Model(model.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if another disk is the same storage: multipath may be about to be set up.
+fn is_alone(disk: &BlockDisk, candidate: &Candidate, disks: &[BlockDisk]) -> Result<(), LeftAlone> {
+    let is_same = |it: &&BlockDisk| {
+        let footprint = it.candidate.as_ref().map(|it| &it.footprint);
+        it.number != disk.number
+            && footprint.is_ok_and(|it| overlap(it, &candidate.footprint).is_some())
+    };
+    match disks.iter().find(is_same) {
+        // A disk with partitions has the better reason.
+        Some(other) if disk.partitions.is_empty() => Err(LeftAlone::OtherPath(other.name.clone())),
+        _ => Ok(()),
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// Takes in the disks that the rule of a class selects, once they are approved, and reports all that it matches.
+    pub(super) fn take_disks_in(
+        &mut self,
+        class: &'a Arc<Class>,
+        observation: &'a Observation,
+    ) -> (Vec<DiskReport>, Option<String>) {
+        let Some(rule) = &class.devices else {
+            return (Vec::new(), None);
+        };
+        let classes = self.settings.config.classes.values();
+        let others = classes.filter(|it| it.name != class.name);
+        let others = others.filter_map(|it| Some((&*it.name, it.devices.as_ref()?)));
+        let survey = Survey {
+            class,
+            rule,
+            observation,
+            volumes: self.volumes().map(|it| &**it).collect(),
+            others: others.collect(),
+        };
+        let intake = survey.select();
+        let taken = intake.taken.values();
+        let taken = taken.map(|(disk, _)| survey.report(disk, None));
+        // The volumes of the class have reports of their own.
+        let is_own = |why: &LeftAlone| matches!(why, LeftAlone::Volume(path) if path.child_of(&class.host_dir).is_some());
+        let left = intake.left.iter().filter(|(_, why)| !is_own(why));
+        let left = left.map(|(disk, why)| survey.report(disk, Some(why.to_string())));
+        let reports = taken.chain(left).collect();
+        if intake.taken.is_empty() {
+            return (reports, None);
+        }
+        let hash = survey.hash(&intake);
+        let approval = approval(&class.name, &hash);
+        if rule.approve == Approve::Plan && !self.node.consents.contains(&approval) {
+            self.ask_for_approval(class, &intake, &hash);
+            return (reports, Some(hash));
+        }
+        // A directory that was not read may have an entry for one of the disks.
+        if !self.has_read_all() {
+            return (reports, None);
+        }
+        for (disk, candidate) in intake.taken.values() {
+            let link = survey.link(disk);
+            let entry = class.host_dir.join(survey.entry(disk));
+            // Its entry is made, and waits for the scan that finds it: to open the disk again would delay its offer.
+            let ledger = &self.snapshot.ledger;
+            if !ledger.writing.contains(link) && !ledger.creating.contains_key(&entry) {
+                self.plan.actions.push(Action::TakeIn(Box::new(DiskOrder {
+                    class: Arc::clone(class),
+                    link: link.to_owned(),
+                    candidate: (*candidate).clone(),
+                })));
+            }
+        }
+        (reports, None)
+    }
+
+    /// Whether the directories of all classes were read.
+    fn has_read_all(&self) -> bool {
+        let mut classes = self.settings.config.classes.keys();
+        let observed = &self.snapshot.observed;
+        classes.all(|class| observed.get(class).is_some_and(|it| it.complete))
+    }
+
+    fn ask_for_approval(&mut self, class: &Class, intake: &Intake<'_>, hash: &str) {
+        let (name, node) = (&class.name, &self.node.name);
+        let entries: Vec<_> = intake.taken.keys().collect();
+        let disks = super::some_of(&entries);
+        let message = format!(
+            "class {name:?} would take in these blank disks: {disks}; to approve: kubectl local-volume approve {node} --class {name} --plan {hash}"
+        );
+        self.notice(About::Node(node.clone()), reasons::DEVICES_FOUND, message);
+    }
+}
