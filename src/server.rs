@@ -254,6 +254,7 @@ mod tests {
                 faults: vec![because("fault")],
                 volumes: vec![volume],
                 disks: Vec::new(),
+                disks_fault: None,
                 to_approve: None,
             }],
             ended: Some(Instant::now()),

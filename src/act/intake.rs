@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::Actor;
 use crate::cache::Expectations;
-use crate::cleanup::PassFacts;
+use crate::cleanup::{Obstacle, PassFacts, path_owner};
 use crate::cluster::ApiError;
 use crate::plan::DiskOrder;
 
@@ -16,22 +16,38 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 impl Actor {
     /// Makes the entry of a disk that is still blank and unused. The scan that follows finds it.
     pub(super) fn take_in(&self, order: DiskOrder, facts: PassFacts, expectations: &Expectations) {
-        let guard = self.enter(&order.link, None);
-        let this = self.clone();
-        let work = async move {
-            let made = timeout(TIMEOUT, this.context.host.take_in(&order, &facts)).await;
-            let made = made.map_err(|_| format!("the disk did not answer for {TIMEOUT:?}"));
-            let made = made.and_then(|made| made.map_err(|obstacle| obstacle.to_string()));
-            let (class, link) = (&order.class.name, &order.link);
-            made.map_err(|why| {
-                ApiError::Disk(format!("{link} is not taken in by class {class:?}: {why}"))
-            })?;
-            tracing::info!(class, disk = link, "took in a blank disk");
-            let entry = link.rsplit('/').next().unwrap_or_default();
-            let path = order.class.host_dir.join(entry);
-            this.ledger.lock().marked.insert(path);
-            Ok(())
+        let Some(guard) = self.enter(&order.link, None) else {
+            return;
         };
-        self.write(guard, expectations, work, |is_ok| is_ok);
+        let (this, expectations) = (self.clone(), expectations.clone());
+        tokio::spawn(async move {
+            // Without a write permit: an unresponsive disk would hold it.
+            let made = this.make_entry(&order, &facts).await;
+            let (class, disk) = (&order.volume.class.name, &order.link);
+            let made = made.map_err(|why| {
+                ApiError::Disk(format!("{disk} is not taken in by class {class:?}: {why}"))
+            });
+            if made.is_ok() {
+                tracing::info!(class, disk, "took in a blank disk");
+                let path = order.volume.path.clone();
+                this.ledger.lock().marked.insert(path);
+            }
+            this.write(Some(guard), &expectations, async { made }, |is_ok| is_ok);
+        });
+    }
+
+    /// Makes the entry of a disk after the checks of an offer.
+    async fn make_entry(&self, order: &DiskOrder, facts: &PassFacts) -> Result<(), Obstacle> {
+        let (path, footprint) = (&order.volume.path, &order.volume.candidate.footprint);
+        let _permit = self.inspection_permits.acquire().await;
+        let owner = path_owner(&self.context, path, footprint, "", facts).await?;
+        if let Some(owner) = owner {
+            return Err(Obstacle::Unknown(owner));
+        }
+        let unused = facts.ensure_no_host_path(&self.context, path, footprint);
+        unused.await?;
+        let made = timeout(TIMEOUT, self.context.host.take_in(order, facts)).await;
+        let silent = || Obstacle::Unknown(format!("the disk did not answer for {TIMEOUT:?}"));
+        made.unwrap_or_else(|_| Err(silent()))
     }
 }

@@ -28,7 +28,7 @@ use crate::wipe::progress::Progress;
 
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
-use super::intake::take_in;
+use super::intake;
 use super::mark::{lock_unchanged, write_mark};
 use super::volume::{Access, OpenVolume};
 use super::{Failure, gate};
@@ -296,7 +296,15 @@ impl Host for LocalHost {
         let order = order.clone();
         let work = async move {
             let facts = self.facts(facts).await?;
-            on_thread(move || take_in(&order, &facts)).await
+            let open = {
+                let order = order.clone();
+                move || intake::open_blank(&order, &facts)
+            };
+            let disk = on_thread(open).await?;
+            let of_disk = order.clone();
+            let _locked = on_thread(move || intake::mark(&of_disk, disk)).await?;
+            // Not on a thread: when nothing waits for it any more, no entry is made.
+            intake::make_entry(&order)
         };
         work.boxed()
     }

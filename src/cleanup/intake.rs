@@ -1,5 +1,9 @@
-//! Makes the entry of a disk that a class takes in, while the disk is held exclusively.
+//! Makes the entry of a disk that a class takes in.
+//!
+//! The disk is opened exclusively, inspected and read again. It then gets a mark, which distinguishes it from a disk that
+//! was never taken in, also when its entry is removed or leads to another disk.
 
+use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,19 +15,19 @@ use crate::types::{MountPath, VolumeMode};
 use super::inspect::{NodeFacts, Obstacle};
 use super::volume::{Access, OpenVolume};
 
-/// Opens the disk exclusively, inspects and reads it again, and makes the link. Blocking.
+/// Opens a disk that is still as planned, and blank. Blocking.
 ///
 /// # Errors
 /// Why it is not taken in.
-pub(super) fn take_in(order: &DiskOrder, facts: &NodeFacts) -> Result<(), Obstacle> {
+pub(super) fn open_blank(order: &DiskOrder, facts: &NodeFacts) -> Result<OpenVolume, Obstacle> {
     let unknown = |why: String| Obstacle::Unknown(why);
     let path: MountPath = order
         .link
         .parse()
         .map_err(|why: &str| unknown(why.to_owned()))?;
-    let class = &order.class;
+    let class = &order.volume.class;
     let opened = OpenVolume::open(&path, &class.name, VolumeMode::Block, Access::Offer, facts)?;
-    let (found, planned) = (&opened.candidate, &order.candidate);
+    let (found, planned) = (&opened.candidate, &order.volume.candidate);
     if (&found.identity, found.capacity, &found.mark)
         != (&planned.identity, planned.capacity, &planned.mark)
     {
@@ -32,14 +36,33 @@ pub(super) fn take_in(order: &DiskOrder, facts: &NodeFacts) -> Result<(), Obstac
         ));
     }
     match contents(&opened.volume).map_err(unknown)? {
-        DiskContents::Blank => {}
-        other => return Err(unknown(format!("it is not blank any more: {other:?}"))),
+        DiskContents::Blank => Ok(opened),
+        other => Err(unknown(format!("it is not blank any more: {other:?}"))),
     }
-    let entry = order.link.rsplit('/').next().unwrap_or_default();
-    let entry = class.mount_dir.join(entry);
-    match symlink(Path::new(&order.link), entry.as_path()) {
+}
+
+/// Writes the mark of the disk. Blocking.
+///
+/// # Errors
+/// When it cannot be written durably.
+pub(super) fn mark(order: &DiskOrder, disk: OpenVolume) -> Result<OpenVolume, Obstacle> {
+    let written = disk.marker.write(&disk.lock, &order.mark);
+    written.map_err(|error| Obstacle::Unknown(error.to_string()))?;
+    Ok(disk)
+}
+
+/// Makes the entry.
+///
+/// # Errors
+/// Those of symlink(2), or there is another entry.
+pub(super) fn make_entry(order: &DiskOrder) -> Result<(), Obstacle> {
+    let (link, entry) = (Path::new(&order.link), order.volume.mount_path.as_path());
+    match symlink(link, entry) {
         // Of an earlier pass, whose scan is not complete.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && entry.as_path().is_symlink() => {
+        Err(error)
+            if error.kind() == ErrorKind::AlreadyExists
+                && fs::read_link(entry).is_ok_and(|target| target == link) =>
+        {
             Ok(())
         }
         made => Ok(made?),

@@ -47,6 +47,7 @@ pub async fn command(
         labels,
         paused: false,
         consents: BTreeSet::new(),
+        approvals: BTreeMap::new(),
     };
     let settings = Settings::of(&load(config)?.1, 0, environment.installation.clone(), None);
     let plan = survey(&settings, node, Vec::new(), &[]).await;

@@ -82,7 +82,10 @@ pub async fn run(args: Run, environment: Environment) -> Result<()> {
 
     let table = Arc::new(ProcTable::new(Instant::now()));
     let state_directory = state_directory(&environment)?;
-    if let Err(error) = state_directory.prune() {
+    // A class with devices would take in a disk whose mark is not there any more.
+    let has_devices = |it: &Arc<config::Class>| it.devices.is_some();
+    let keeps_all = loaded.config.classes.values().any(has_devices);
+    if !keeps_all && let Err(error) = state_directory.prune() {
         tracing::warn!("old marks stay in the state directory: {error}");
     }
     let links = links::open(link_dir, found, &loaded.config, environment.in_pod);

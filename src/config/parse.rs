@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::class::{Binding, Class};
-use super::devices::Devices;
+use super::class::{Binding, Class, DiscoveryPolicy};
+use super::devices::{Approve, Devices};
 use super::keys::Keys;
 use super::pattern::NamePattern;
 use super::values::{read, unfit};
 use super::{Cleaner, Config, Files, labels, read_dir, yaml};
-use crate::names::{LABEL_HOSTNAME, LINK_DIR};
+use crate::names::{APPROVE_PREFIX, LABEL_HOSTNAME, LINK_DIR};
 use crate::types::VolumeMode;
 
 /// The key of the classes, which each configuration has.
@@ -205,7 +205,7 @@ fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Resul
         }
         value = keys.into();
     }
-    let class: Class = read(&value, "its value")?;
+    let mut class: Class = read(&value, "its value")?;
     if !labels::is_subdomain(name) {
         return Err(unfit("its name", &name.into()));
     }
@@ -216,7 +216,9 @@ fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Resul
         return Err(unfit("hostDir", &json!(class.host_dir)));
     }
     if let Some(rule) = &class.devices {
-        check_devices(&class, rule, &value[DEVICES])?;
+        check_devices(name, &class, rule, &value[DEVICES])?;
+        // Another disk may be under the link of an entry before that is offered.
+        class.discovery_policy = DiscoveryPolicy::EmptyOnly;
     }
     Ok(Class {
         name: name.to_owned(),
@@ -229,8 +231,11 @@ fn read_class(name: &str, mut value: Value, warnings: &mut Vec<String>) -> Resul
     })
 }
 
+/// The longest name of an annotation after its prefix, by Kubernetes.
+const MAX_ANNOTATION: usize = 63;
+
 /// Checks what the values of a rule, as `given`, have to do with each other and with its class.
-fn check_devices(class: &Class, rule: &Devices, given: &Value) -> Result<(), String> {
+fn check_devices(name: &str, class: &Class, rule: &Devices, given: &Value) -> Result<(), String> {
     let is_below = |glob: &str| {
         let is_literal = |part: &str| !part.is_empty() && !part.contains(['*', '?', '[', '\\']);
         let mut parts = glob
@@ -238,7 +243,8 @@ fn check_devices(class: &Class, rule: &Devices, given: &Value) -> Result<(), Str
             .unwrap_or_default()
             .split('/');
         // Names outside of /dev/disk are other disks after a reboot. Those of filesystems are of no blank disk.
-        let is_dir = |part| is_literal(part) && !matches!(part, "by-label" | "by-uuid");
+        let is_dir =
+            |part| is_literal(part) && !matches!(part, "by-diskseq" | "by-label" | "by-uuid");
         parts.next().is_some_and(is_dir)
             && parts.next().is_some_and(|name| !name.is_empty())
             && parts.next().is_none()
@@ -257,6 +263,12 @@ fn check_devices(class: &Class, rule: &Devices, given: &Value) -> Result<(), Str
         && min > max
     {
         return Err(unfit("devices.maxSize", &given["maxSize"]));
+    }
+    let key = format!("{APPROVE_PREFIX}{name}");
+    if rule.approve == Approve::Plan && name.len() > MAX_ANNOTATION {
+        return Err(format!(
+            "the annotation {key} of an approval would be too long; use approve: Auto, or a name of at most {MAX_ANNOTATION} characters"
+        ));
     }
     match class.binding {
         // A name of a disk may be another disk later.

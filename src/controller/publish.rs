@@ -234,6 +234,7 @@ mod tests {
                 complete,
                 fault: None,
                 disks: Arc::default(),
+                disks_fault: None,
             };
             (class.to_owned(), seen)
         });

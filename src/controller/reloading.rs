@@ -158,6 +158,7 @@ mod tests {
             labels: [].into(),
             paused: false,
             consents: std::collections::BTreeSet::default(),
+            approvals: [].into(),
         };
         let (files, verdict) = (Some(Files::new()), Ok(nothing.clone()));
         let good = Reading { files, verdict };

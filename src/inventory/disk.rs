@@ -4,7 +4,7 @@
 //! again after some time, since a program that prepares a disk leaves no event. Each disk is read on a thread of its own,
 //! which a survey does not wait for: a rotating disk takes seconds. A disk with a mark may have a tenant, and is not read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -33,8 +33,9 @@ use super::{Candidate, Contents, Opened};
 pub(super) const DIR: &str = "/dev/disk";
 /// How long a disk has to be there, and unchanged: a script of the boot or of an installer may be about to prepare it.
 const SETTLED: Duration = Duration::from_mins(1);
-/// How long its contents count as known.
+/// How long its contents count as known: less until it has settled. It is read once more when it is taken in.
 const MAX_AGE: Duration = Duration::from_secs(30);
+const MAX_AGE_SETTLED: Duration = Duration::from_mins(10);
 /// How long the survey that begins to read a disk waits for it. The next one has the result.
 const READING_TIME: Duration = Duration::from_secs(1);
 
@@ -49,8 +50,10 @@ pub struct BlockDisk {
     pub number: DeviceNumber,
     /// The model, with `_` for blanks.
     pub model: Option<String>,
-    /// What it is, if no rule means it unless it names it: a partition, a loop device, or removable.
+    /// What it is, if no rule means it unless it names it, such as a partition.
     pub special: Option<&'static str>,
+    /// The kernel names of other disks with the same bytes: further paths to it.
+    pub other_paths: Vec<String>,
     /// The kernel names of its partitions.
     pub partitions: Vec<String>,
     /// What it is, or why that cannot be read.
@@ -59,6 +62,63 @@ pub struct BlockDisk {
     pub contents: Result<DiskContents, String>,
     /// Whether it has been there for a while, unchanged.
     pub is_settled: bool,
+}
+
+/// Why a disk is not of the kind that a rule wants.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each has its text")]
+pub enum Misfit {
+    #[error("exclude matches {0}")]
+    Excluded(String),
+    #[error("it is smaller than minSize, or has no size")]
+    TooSmall,
+    #[error("it is larger than maxSize")]
+    TooLarge,
+    #[error("it rotates, and rotational is false")]
+    Rotates,
+    #[error("it does not rotate, and rotational is true")]
+    DoesNotRotate,
+    #[error("its model {0} does not match")]
+    Model(String),
+}
+
+impl BlockDisk {
+    /// Whether it is of the kind that a rule wants.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn fits(&self, rule: &Devices) -> Result<(), Misfit> {
+        let candidate = self.candidate.as_ref().ok();
+        let size = candidate.map_or(0, |it| it.capacity);
+        let rotates = candidate.is_some_and(|it| !it.rotational.is_empty());
+        let model = self.model.as_deref().unwrap_or_default();
+        if let Some(link) = self.links.iter().find(|link| rule.excludes(link)) {
+            return Err(Misfit::Excluded(link.clone()));
+        }
+        match rule.rotational {
+            _ if size == 0 || rule.min_size.is_some_and(|it| size < it.0) => Err(Misfit::TooSmall),
+            _ if rule.max_size.is_some_and(|it| size > it.0) => Err(Misfit::TooLarge),
+            Some(true) if !rotates => Err(Misfit::DoesNotRotate),
+            Some(false) if rotates => Err(Misfit::Rotates),
+            _ if !rule.model.matches(model) => Err(Misfit::Model(model.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether only its contents are still to decide.
+    fn is_worth_reading(&self, rule: &Devices) -> bool {
+        let is_named = || self.links.iter().any(|link| rule.names(link));
+        let is_usable = |it: &Candidate| {
+            it.in_use.is_none()
+                && it.mark.on_disk == MarkOnDisk::Absent
+                && !it.read_only
+                && !it.identity.weak
+        };
+        self.candidate.as_ref().is_ok_and(is_usable)
+            && self.fits(rule).is_ok()
+            && self.partitions.is_empty()
+            && (self.special.is_none() || is_named())
+    }
 }
 
 /// What is on a disk, as far as it was read.
@@ -112,7 +172,7 @@ pub(super) fn survey(
             continue;
         }
         let mut last = seen.0.remove(&number);
-        match disk(number, links, class, machine, last.as_mut()) {
+        match disk(number, links, rule, class, machine, last.as_mut()) {
             Ok((disk, reading)) => found.push((disk, reading, last)),
             // It was removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -163,8 +223,9 @@ impl Reading {
     }
 
     /// Whether it is under way, or its result counts.
-    fn is_current(&self) -> bool {
-        self.result.is_some() || self.begun.elapsed() < MAX_AGE
+    fn is_current(&self, is_settled: bool) -> bool {
+        let max_age = if is_settled { MAX_AGE_SETTLED } else { MAX_AGE };
+        self.result.is_some() || self.begun.elapsed() < max_age
     }
 }
 
@@ -173,7 +234,11 @@ fn links() -> io::Result<BTreeMap<DeviceNumber, Vec<String>>> {
     let mut links = BTreeMap::<_, Vec<_>>::new();
     let dir = WalkDir::new(DIR).min_depth(2).max_depth(2);
     for entry in dir.sort_by_file_name() {
-        let entry = entry?;
+        let entry = match entry {
+            // Without udev, or without disks.
+            Err(error) if error.depth() == 0 && is_not_found(&error) => break,
+            entry => entry?,
+        };
         // A dangling link, or one whose name no configuration can have.
         let (Ok(found), Some(path)) = (fs::metadata(entry.path()), entry.path().to_str()) else {
             continue;
@@ -186,61 +251,93 @@ fn links() -> io::Result<BTreeMap<DeviceNumber, Vec<String>>> {
     Ok(links)
 }
 
+fn is_not_found(error: &walkdir::Error) -> bool {
+    let error = error.io_error().map(io::Error::kind);
+    error == Some(io::ErrorKind::NotFound)
+}
+
+/// One disk. What cannot be read of it does not concern other disks.
+///
+/// # Errors
+/// When it is not there any more.
 fn disk(
     number: DeviceNumber,
     links: Vec<String>,
+    rule: &Devices,
     class: &Class,
     machine: &Machine,
     last: Option<&mut Visit>,
 ) -> io::Result<(BlockDisk, Option<Reading>)> {
     let facts = machine.sysfs.device(number)?;
+    let is_multipath = |uuid: &str| uuid.starts_with("mpath-");
     let special = match &*facts {
         facts if facts.disk != number => Some("a partition"),
         facts if facts.loop_backing.is_some() || facts.loop_over.is_some() => Some("a loop device"),
+        facts if facts.md_uuid.is_some() => Some("an array"),
+        facts if facts.dm_uuid.as_deref().is_some_and(|it| !is_multipath(it)) => {
+            Some("a logical volume or a mapping of another program")
+        }
         facts => facts.removable.then_some("removable"),
     };
-    let mut partitions = machine.sysfs.writable_through(number)?;
-    partitions.retain(|it| *it != number && *it != facts.disk);
-    let partitions = partitions.iter().map(|it| machine.sysfs.device(*it));
-    let partitions = partitions.map(|it| Ok(it?.name.clone()));
-    let mut reading = None;
-    let (candidate, contents) = match open(&links[0], class, machine) {
-        Err(why) => (Err(why.clone()), Err(why)),
-        Ok((opened, candidate)) => {
-            let is_left_alone =
-                candidate.in_use.is_some() || candidate.mark.on_disk != MarkOnDisk::Absent;
-            let is_same = |it: &&mut Visit| {
-                let before = it.disk.candidate.as_ref();
-                before.is_ok_and(|it| it.identity == candidate.identity)
-            };
-            let known = last.filter(is_same).filter(|_| !is_left_alone);
-            let contents = known.map_or(Ok(DiskContents::NotRead), |it| {
-                reading = it.reading.take();
-                it.disk.contents.clone()
-            });
-            if !is_left_alone && !reading.as_ref().is_some_and(Reading::is_current) {
-                reading = Some(Reading::begin(opened));
-            }
-            (Ok(candidate), contents)
-        }
+    let names = |numbers: io::Result<BTreeSet<DeviceNumber>>| -> io::Result<Vec<String>> {
+        let others = numbers?.into_iter();
+        let others = others.filter(|it| *it != number && *it != facts.disk);
+        others
+            .map(|it| Ok(machine.sysfs.device(it)?.name.clone()))
+            .collect()
     };
-    let disk = BlockDisk {
+    let opened = open(&links[0], number, class, machine);
+    let looked = opened.and_then(|(opened, candidate)| {
+        let partitions = names(machine.sysfs.writable_through(number));
+        let twins = machine.sysfs.twins(candidate.footprint.devices());
+        let twins = twins.map(|it| it.iter().map(|twin| twin.name.clone()).collect());
+        let failed = |error: io::Error| error.to_string();
+        let facts = (partitions.map_err(failed)?, twins.map_err(failed)?);
+        Ok((opened, candidate, facts))
+    });
+    let (opened, candidate, (partitions, other_paths)) = match looked {
+        Ok((opened, candidate, facts)) => (Some(opened), Ok(candidate), facts),
+        Err(why) => (None, Err(why), Default::default()),
+    };
+    let mut disk = BlockDisk {
         links,
         name: facts.name.clone(),
         number,
         model: facts.model.clone(),
         special,
-        partitions: partitions.collect::<io::Result<_>>()?,
+        other_paths,
+        partitions,
+        contents: Ok(DiskContents::NotRead),
         candidate,
-        contents,
         is_settled: false,
     };
+    let mut reading = None;
+    if let Some(opened) = opened.filter(|_| disk.is_worth_reading(rule)) {
+        let identity = |disk: &BlockDisk| disk.candidate.clone().map(|it| it.identity);
+        let mut is_settled = false;
+        if let Some(last) = last.filter(|it| identity(&it.disk) == identity(&disk)) {
+            reading = last.reading.take();
+            disk.contents.clone_from(&last.disk.contents);
+            is_settled = last.disk.is_settled;
+        }
+        if !reading.as_ref().is_some_and(|it| it.is_current(is_settled)) {
+            reading = Some(Reading::begin(opened));
+        }
+    }
     Ok((disk, reading))
 }
 
-fn open(link: &str, class: &Class, machine: &Machine) -> Result<(Opened, Candidate), String> {
+fn open(
+    link: &str,
+    number: DeviceNumber,
+    class: &Class,
+    machine: &Machine,
+) -> Result<(Opened, Candidate), String> {
     let path: MountPath = link.parse().map_err(|error| format!("{link}: {error}"))?;
     let device = Device::open(path.as_path(), Access::Probe).map_err(|error| error.to_string())?;
+    if device.number() != number {
+        return Err(format!("{link} leads to another disk than a moment before"));
+    }
     let opened = Opened::Device(device);
     let candidate = opened.candidate(&path, &class.name, machine);
     let candidate = candidate.map_err(|error| format!("{link}: {error}"))?;

@@ -27,7 +27,7 @@ use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 pub use classes::{Inventory, Observed, Taken};
 pub(crate) use disk::contents;
-pub use disk::{BlockDisk, DiskContents};
+pub use disk::{BlockDisk, DiskContents, Misfit};
 pub use scanner::LocalDisks;
 pub use volume::Contents;
 pub(crate) use volume::Opened;
@@ -60,6 +60,8 @@ pub struct Observation {
     pub fault: Option<String>,
     /// The disks that the class's rule matches.
     pub disks: Arc<Vec<BlockDisk>>,
+    /// Why they could not be found.
+    pub disks_fault: Option<String>,
 }
 
 impl Observation {
@@ -71,6 +73,7 @@ impl Observation {
             complete: false,
             fault: Some(fault),
             disks: Arc::default(),
+            disks_fault: None,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 use crate::wipe::device::Disk;
 use crate::wipe::progress::Progress;
 
-use super::{Candidate, Contents, Opened, Skip};
+use super::{Candidate, Contents, DiskContents, Opened, Skip, disk};
 
 /// Probes one entry. Its contents are read only if it is not taken: a volume with a PV may be in use. Opens only
 /// directories and block devices: opening a FIFO would block, and opening a tape would rewind it. `None`: it was removed
@@ -49,6 +49,14 @@ pub(super) fn probe(
         && candidate.in_use.is_none()
     {
         candidate.contents = volume.contents().map_err(unreadable)?;
+        // The link may lead to another disk than the one that was taken in, which has a mark.
+        if class.devices.is_some()
+            && candidate.mark.on_disk == MarkOnDisk::Absent
+            && disk::contents(&volume) == Ok(DiskContents::Data)
+        {
+            let what = "data, without a mark, although its class takes in blank disks".to_owned();
+            candidate.contents = Contents::Holds(what);
+        }
     }
     let mark = &candidate.mark;
     let is_unmarked =

@@ -149,7 +149,7 @@ impl DirScanner {
         }
         let probed = self.probe_all(todo, &machine, taken, &mut entries).await;
         let disks = self.survey(&machine).await;
-        let (disks, unread) = match disks {
+        let (disks, disks_fault) = match disks {
             Ok(disks) => (disks, None),
             Err(fault) => (Vec::new(), Some(fault)),
         };
@@ -159,8 +159,9 @@ impl DirScanner {
             entries: Arc::new(entries),
             pod_mounts: listing.pod_mounts,
             complete,
-            fault: fault.or(unread),
+            fault,
             disks: Arc::new(disks),
+            disks_fault,
         };
         // An unmount of one of these may free a device that is in use.
         let found = observation.volumes().map(|it| &it.candidate);

@@ -79,6 +79,7 @@ impl<'a> Planner<'a> {
             faults,
             volumes,
             disks: Vec::new(),
+            disks_fault: None,
             to_approve: None,
         });
     }
@@ -96,10 +97,15 @@ impl<'a> Planner<'a> {
             })
             .collect();
         self.report_skipped(class, &volumes);
-        let (disks, to_approve) = self.take_disks_in(class, observation);
+        let (disks, to_approve) = self.take_disks_in(
+            class,
+            observation,
+            storage_class.map(drop).map_err(|skip| skip.detail),
+        );
         self.add_class(&class.name, faults, volumes);
         if let Some(report) = self.plan.classes.last_mut() {
             (report.disks, report.to_approve) = (disks, to_approve);
+            report.disks_fault.clone_from(&observation.disks_fault);
         }
     }
 
@@ -398,6 +404,7 @@ impl<'a> Planner<'a> {
                     faults: vec![fault.to_owned()],
                     volumes: vec![volume],
                     disks: Vec::new(),
+                    disks_fault: None,
                     to_approve: None,
                 });
             }

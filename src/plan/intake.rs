@@ -4,18 +4,19 @@
 //! to be there for a while. What is not certain is left alone, with the reason.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::config::{Approve, Class, Devices};
+use crate::config::{Approve, Binding, Class, Devices};
 use crate::host::footprint::{Footprint, overlap};
-use crate::host::mark::MarkOnDisk;
+use crate::host::mark::{Mark, MarkOnDisk, MarkState};
 use crate::host::sha256;
-use crate::inventory::{BlockDisk, Candidate, DiskContents, Finding, Observation, Volume};
+use crate::inventory::{BlockDisk, Candidate, DiskContents, Finding, Misfit, Observation, Volume};
 use crate::types::HostPath;
-use crate::view::approval;
 
+use super::link::MAX_DISKS;
 use super::{About, Action, Planner, reasons};
 
 /// The digits of a hash that an operator copies.
@@ -30,6 +31,10 @@ struct Survey<'a> {
     volumes: Vec<&'a Volume>,
     /// The rules of other classes.
     others: Vec<(&'a str, &'a Devices)>,
+    /// How many more volumes the Node can have that are bound to their disks.
+    room: usize,
+    /// Why no volume of the class can be offered.
+    may_offer: Result<(), String>,
 }
 
 /// What a rule makes of the disks that it matches.
@@ -44,12 +49,12 @@ struct Intake<'a> {
 /// A disk that becomes a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskOrder {
-    /// The class.
-    pub class: Arc<Class>,
+    /// The volume that it becomes, with the disk as it was found.
+    pub volume: Arc<Volume>,
     /// The link below `/dev/disk` that its entry leads to. The entry has the same name.
     pub link: String,
-    /// The disk as it was found.
-    pub candidate: Candidate,
+    /// The mark that it gets first.
+    pub mark: Mark,
 }
 
 /// The disks that a rule matches, for operators.
@@ -76,18 +81,8 @@ pub enum LeftAlone {
     Volume(HostPath),
     #[error("it shares storage with the volume {0}")]
     Overlaps(HostPath),
-    #[error("exclude matches {0}")]
-    Excluded(String),
-    #[error("it is smaller than minSize")]
-    TooSmall,
-    #[error("it is larger than maxSize")]
-    TooLarge,
-    #[error("it rotates, and rotational is false")]
-    Rotates,
-    #[error("it does not rotate, and rotational is true")]
-    DoesNotRotate,
-    #[error("its model {0} does not match")]
-    Model(String),
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
     #[error("namePattern does not match its entry {0}")]
     OtherName(String),
     #[error("the rule of class {0} matches it, too; exclude it in one of both")]
@@ -116,6 +111,12 @@ pub enum LeftAlone {
     NotZero,
     #[error("{0}")]
     Unreadable(String),
+    #[error("{0} has the same name; exclude one of both")]
+    SameName(String),
+    #[error("{0}")]
+    NotOffered(String),
+    #[error("the Node has {MAX_DISKS} volumes that are bound to their disks, which is the limit")]
+    TooMany,
     #[error("it has been there, unchanged, for less than a minute")]
     New,
 }
@@ -125,9 +126,16 @@ impl<'a> Survey<'a> {
         let mut intake = Intake::default();
         for disk in self.observation.disks.iter() {
             match self.judge(disk) {
-                Ok(candidate) => {
-                    intake.taken.insert(self.entry(disk), (disk, candidate));
+                Ok(_) if intake.taken.len() >= self.room => {
+                    intake.left.push((disk, LeftAlone::TooMany));
                 }
+                Ok(candidate) => match intake.taken.entry(self.entry(disk)) {
+                    Entry::Vacant(entry) => drop(entry.insert((disk, candidate))),
+                    Entry::Occupied(other) => {
+                        let other = self.link(other.get().0).to_owned();
+                        intake.left.push((disk, LeftAlone::SameName(other)));
+                    }
+                },
                 Err(why) => intake.left.push((disk, why)),
             }
         }
@@ -144,9 +152,11 @@ impl<'a> Survey<'a> {
         let mut disks: Vec<_> = of_class.map(|it| (&*it.entry, &it.candidate)).collect();
         disks.extend(intake.taken.iter().map(|(name, (_, disk))| (*name, *disk)));
         disks.sort_unstable_by_key(|(name, _)| *name);
-        let lines = disks
-            .into_iter()
-            .map(|(name, disk)| format!("\n{name} {} {}", disk.identity, disk.capacity));
+        let lines = disks.into_iter().map(|(name, disk)| {
+            // An approval does not outlive the state directory, whose marks tell which disks were taken out of service.
+            let directory = disk.mark.directory.as_deref().unwrap_or_default();
+            format!("\n{name} {} {} {directory}", disk.identity, disk.capacity)
+        });
         let mut hash = sha256((self.class.name.clone() + &lines.collect::<String>()).as_bytes());
         hash.truncate(HASH_LENGTH);
         hash
@@ -170,13 +180,13 @@ impl<'a> Survey<'a> {
         let unreadable = |why: &String| LeftAlone::Unreadable(why.clone());
         let candidate = disk.candidate.as_ref().map_err(unreadable)?;
         self.is_no_volume(disk, candidate)?;
-        fits(self.rule, disk, candidate)?;
+        disk.fits(self.rule)?;
         if !self.class.name_pattern.matches(self.entry(disk)) {
             return Err(LeftAlone::OtherName(self.entry(disk).to_owned()));
         }
         // Two rules for one disk are a mistake in one of both, even if today only one takes it.
         let takes = |it: &&(&str, &Devices)| {
-            disk.links.iter().any(|link| it.1.matches(link)) && fits(it.1, disk, candidate).is_ok()
+            disk.links.iter().any(|link| it.1.matches(link)) && disk.fits(it.1).is_ok()
         };
         if let Some((class, _)) = self.others.iter().find(takes) {
             return Err(LeftAlone::TwoClasses((*class).to_owned()));
@@ -186,6 +196,9 @@ impl<'a> Survey<'a> {
         let entry = self.class.host_dir.join(self.entry(disk));
         if let Some(user) = &candidate.in_use {
             return Err(LeftAlone::InUse(user.clone()));
+        }
+        if let Some(other) = disk.other_paths.first() {
+            return Err(LeftAlone::OtherPath(other.clone()));
         }
         match disk.contents.as_ref().map_err(unreadable)? {
             _ if !disk.partitions.is_empty() => {
@@ -202,6 +215,9 @@ impl<'a> Survey<'a> {
             DiskContents::Signature(what) => Err(LeftAlone::Signature(what.clone())),
             DiskContents::Data => Err(LeftAlone::NotZero),
             DiskContents::NotRead => Err(LeftAlone::Unreadable("it is being read".into())),
+            DiskContents::Blank if self.may_offer.is_err() => Err(LeftAlone::NotOffered(
+                self.may_offer.clone().err().unwrap_or_default(),
+            )),
             DiskContents::Blank if !disk.is_settled => Err(LeftAlone::New),
             DiskContents::Blank => match self.observation.entries.get(self.entry(disk)) {
                 Some(Finding::Skipped(skip)) => Err(LeftAlone::Entry(entry, skip.detail.clone())),
@@ -239,24 +255,6 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Fails if a disk is not of the kind that a rule wants.
-fn fits(rule: &Devices, disk: &BlockDisk, candidate: &Candidate) -> Result<(), LeftAlone> {
-    let size = candidate.capacity;
-    let rotates = !candidate.rotational.is_empty();
-    let model = disk.model.as_deref().unwrap_or_default();
-    if let Some(link) = disk.links.iter().find(|link| rule.excludes(link)) {
-        return Err(LeftAlone::Excluded(link.clone()));
-    }
-    match rule.rotational {
-        _ if rule.min_size.is_some_and(|it| size < it.0) => Err(LeftAlone::TooSmall),
-        _ if rule.max_size.is_some_and(|it| size > it.0) => Err(LeftAlone::TooLarge),
-        Some(true) if !rotates => Err(LeftAlone::DoesNotRotate),
-        Some(false) if rotates => Err(LeftAlone::Rotates),
-        _ if !rule.model.matches(model) => Err(LeftAlone::Model(model.to_owned())),
-        _ => Ok(()),
-    }
-}
-
 /// Fails if another disk is the same storage: multipath may be about to be set up.
 fn is_alone(disk: &BlockDisk, candidate: &Candidate, disks: &[BlockDisk]) -> Result<(), LeftAlone> {
     let is_same = |it: &&BlockDisk| {
@@ -277,6 +275,7 @@ impl<'a> Planner<'a> {
         &mut self,
         class: &'a Arc<Class>,
         observation: &'a Observation,
+        may_offer: Result<(), String>,
     ) -> (Vec<DiskReport>, Option<String>) {
         let Some(rule) = &class.devices else {
             return (Vec::new(), None);
@@ -284,11 +283,18 @@ impl<'a> Planner<'a> {
         let classes = self.settings.config.classes.values();
         let others = classes.filter(|it| it.name != class.name);
         let others = others.filter_map(|it| Some((&*it.name, it.devices.as_ref()?)));
+        let volumes: Vec<_> = self.volumes().map(|it| &**it).collect();
+        let is_bound = |it: &&&Volume| it.class.binding == Binding::Disk;
+        let is_taken = |it: &&Action| matches!(it, Action::TakeIn(_));
+        let in_use = volumes.iter().filter(is_bound).count()
+            + self.plan.actions.iter().filter(is_taken).count();
         let survey = Survey {
+            room: MAX_DISKS.saturating_sub(in_use),
+            may_offer,
             class,
             rule,
             observation,
-            volumes: self.volumes().map(|it| &**it).collect(),
+            volumes,
             others: others.collect(),
         };
         let intake = survey.select();
@@ -303,36 +309,51 @@ impl<'a> Planner<'a> {
             return (reports, None);
         }
         let hash = survey.hash(&intake);
-        let approval = approval(&class.name, &hash);
-        if rule.approve == Approve::Plan && !self.node.consents.contains(&approval) {
+        let is_approved = self.node.approvals.get(&class.name) == Some(&hash);
+        if rule.approve == Approve::Plan && !is_approved {
             self.ask_for_approval(class, &intake, &hash);
             return (reports, Some(hash));
         }
         // A directory that was not read may have an entry for one of the disks.
-        if !self.has_read_all() {
-            return (reports, None);
-        }
-        for (disk, candidate) in intake.taken.values() {
-            let link = survey.link(disk);
-            let entry = class.host_dir.join(survey.entry(disk));
-            // Its entry is made, and waits for the scan that finds it: to open the disk again would delay its offer.
-            let ledger = &self.snapshot.ledger;
-            if !ledger.writing.contains(link) && !ledger.creating.contains_key(&entry) {
-                self.plan.actions.push(Action::TakeIn(Box::new(DiskOrder {
-                    class: Arc::clone(class),
-                    link: link.to_owned(),
-                    candidate: (*candidate).clone(),
-                })));
+        if self.has_read_all() {
+            for (disk, candidate) in intake.taken.values() {
+                let link = survey.link(disk);
+                let volume = Volume::new(class, survey.entry(disk), (*candidate).clone());
+                self.take_in(link, volume);
             }
         }
         (reports, None)
     }
 
-    /// Whether the directories of all classes were read.
+    fn take_in(&mut self, link: &str, volume: Volume) {
+        // Its entry is made, and waits for the scan that finds it: to open the disk again would delay its offer.
+        let ledger = &self.snapshot.ledger;
+        let is_made = ledger.writing.contains(link) || ledger.creating.contains_key(&volume.path);
+        let Some(cluster) = self.settings.judges(&volume.candidate).filter(|_| !is_made) else {
+            return;
+        };
+        let mark = Mark {
+            cluster: cluster.to_owned(),
+            state: MarkState::Free,
+            identity_hash: volume.candidate.identity.hash(),
+            class: volume.class.name.clone(),
+            data_left: Some(false),
+            written_at: self.snapshot.date,
+            ..Mark::default()
+        };
+        self.plan.actions.push(Action::TakeIn(Box::new(DiskOrder {
+            volume: Arc::new(volume),
+            link: link.to_owned(),
+            mark,
+        })));
+    }
+
+    /// Whether the directories of all classes were read. The rule of a faulty class is not known.
     fn has_read_all(&self) -> bool {
         let mut classes = self.settings.config.classes.keys();
         let observed = &self.snapshot.observed;
-        classes.all(|class| observed.get(class).is_some_and(|it| it.complete))
+        self.settings.faulty.is_empty()
+            && classes.all(|class| observed.get(class).is_some_and(|it| it.complete))
     }
 
     fn ask_for_approval(&mut self, class: &Class, intake: &Intake<'_>, hash: &str) {

@@ -26,7 +26,7 @@ use super::{
 };
 
 /// How many disks of a Node can have labels: each is in the memory of every component that watches Nodes.
-const MAX_DISKS: usize = 32;
+pub(super) const MAX_DISKS: usize = 32;
 /// The hexadecimal digits of a label.
 const LABEL_LENGTH: usize = 32;
 

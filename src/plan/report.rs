@@ -214,6 +214,9 @@ pub struct ClassReport {
     /// The disks that its rule matches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskReport>,
+    /// Why its disks could not be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disks_fault: Option<String>,
     /// The hash of the disks that wait for an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_approve: Option<String>,

@@ -14,7 +14,7 @@ pub use affinity::Affinity;
 pub use csi::{CsiDriver, NodeReference};
 pub use job::{Job, JobState, JobView, Jobs};
 pub use link::PvLink;
-pub use node::{NodeView, approval};
+pub use node::NodeView;
 pub use ownership::Ownership;
 pub use partial::Partial;
 pub use pv::{

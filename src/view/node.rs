@@ -25,6 +25,8 @@ pub struct NodeView {
     pub paused: bool,
     /// The operator's decisions about volumes without a PV. An annotation may have several.
     pub consents: BTreeSet<String>,
+    /// The hashes of disks that an operator approves, by class.
+    pub approvals: BTreeMap<String, String>,
 }
 
 impl NodeView {
@@ -47,6 +49,7 @@ impl NodeView {
             hostname,
             labels,
             consents: consents(metadata),
+            approvals: approvals(metadata),
             paused: annotation_is_true(metadata, ANNOTATION_PAUSED),
         })
     }
@@ -73,13 +76,13 @@ fn consents(metadata: &ObjectMeta) -> BTreeSet<String> {
     let annotations = metadata.annotations.iter().flatten();
     let values = annotations.filter(|(key, _)| key.starts_with(CONSENT_PREFIX));
     let consents = values.flat_map(|(_, value)| value.split([',', ' ']));
-    let approvals = metadata.annotations.iter().flatten();
-    let approvals =
-        approvals.filter_map(|(key, hash)| Some(approval(key.strip_prefix(APPROVE_PREFIX)?, hash)));
-    consents.map(ToOwned::to_owned).chain(approvals).collect()
+    consents.map(ToOwned::to_owned).collect()
 }
 
-/// An operator's approval of the disks that a class takes in.
-pub fn approval(class: &str, hash: &str) -> String {
-    format!("approve:{class}:{hash}")
+fn approvals(metadata: &ObjectMeta) -> BTreeMap<String, String> {
+    let annotations = metadata.annotations.iter().flatten();
+    let approvals = annotations.filter_map(|(key, hash)| {
+        Some((key.strip_prefix(APPROVE_PREFIX)?.to_owned(), hash.clone()))
+    });
+    approvals.collect()
 }

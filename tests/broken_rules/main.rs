@@ -1,11 +1,12 @@
 //! Whether the simulation finds each rule of the program that is broken on purpose.
 //!
-//! All rules of [`cleaning`], [`offering`] and [`linking`] are replaced in a copy of the source, which is built once. The environment then says which one
+//! All rules of [`cleaning`], [`offering`], [`linking`] and [`intake`] are replaced in a copy of the source, which is built once. The environment then says which one
 //! is broken. `scripts/test --broken` runs this, and prints after how many worlds each was found.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cleaning;
+mod intake;
 mod linking;
 mod offering;
 mod rules;
@@ -23,6 +24,8 @@ const WORLDS: u32 = 2000;
 const TESTS: [&str; 2] = ["no_history", "data_is_kept"];
 /// The tests that have to find a rule of links.
 const TESTS_OF_LINKS: [&str; 1] = ["nothing_but_its_own_volume"];
+/// The tests that have to find a rule of disks that are taken in.
+const TESTS_OF_INTAKE: [&str; 1] = ["a_blank_disk_becomes"];
 /// What the copy has of this directory.
 const COPIED: [&str; 7] = [
     ".cargo",
@@ -143,18 +146,18 @@ fn find(simulation: &str, search: &str, rule: &str) -> Option<(String, String)> 
 #[ignore = "it takes minutes: scripts/test --broken"]
 fn each_broken_rule_is_found() {
     let simulation = build(&copy());
-    for test in TESTS.iter().chain(&TESTS_OF_LINKS) {
+    for test in TESTS.iter().chain(&TESTS_OF_LINKS).chain(&TESTS_OF_INTAKE) {
         assert_eq!(find(&simulation, test, ""), None, "no rule is broken");
     }
     let mut missed = Vec::new();
     println!("| Broken rule | Searched | Found |\n|---|---|---|");
     for rule in all().filter(|it| !it.is_hidden) {
         let rules = numbers(rule);
-        let is_of_links = linking::RULES.iter().any(|it| it.name == rule.name);
-        let tests = if is_of_links {
-            &TESTS_OF_LINKS[..]
-        } else {
-            &TESTS
+        let is_of = |rules: &[Rule]| rules.iter().any(|it| it.name == rule.name);
+        let tests = match () {
+            () if is_of(linking::RULES) => &TESTS_OF_LINKS[..],
+            () if is_of(intake::RULES) => &TESTS_OF_INTAKE,
+            () => &TESTS,
         };
         let mut found = tests.iter().filter_map(|it| find(&simulation, it, &rules));
         let found = found.next();

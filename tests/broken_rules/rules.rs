@@ -1,6 +1,7 @@
 //! How a rule is broken.
 
 use crate::cleaning::RULES as CLEANING;
+use crate::intake::RULES as INTAKE;
 use crate::linking::RULES as LINKING;
 use crate::offering::RULES as OFFERING;
 
@@ -52,5 +53,5 @@ pub const fn rule(
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    CLEANING.iter().chain(OFFERING).chain(LINKING)
+    CLEANING.iter().chain(OFFERING).chain(LINKING).chain(INTAKE)
 }

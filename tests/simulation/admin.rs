@@ -243,13 +243,18 @@ impl Script<'_> {
             }
             for disk in left {
                 let home = all.clone().find(|at| state.slots[*at].home == Some(disk));
-                let class = state.slots[home.unwrap()].class;
+                // One that no class has taken in stays where it is.
+                let Some(class) = home.map(|home| state.slots[home].class) else {
+                    continue;
+                };
                 let free = |at: &usize| {
                     let slot = &state.slots[*at];
                     places[*at].is_none() && slot.class == class && state.may_be_on(slot.node, disk)
                 };
                 let slot = home.filter(free).or_else(|| all.clone().find(free));
-                places[slot.unwrap()] = Some(disk);
+                if let Some(slot) = slot {
+                    places[slot] = Some(disk);
+                }
             }
             for (slot, disk) in places.into_iter().enumerate() {
                 if state.slots[slot].disk != disk {
@@ -259,6 +264,9 @@ impl Script<'_> {
             for disk in &mut state.disks {
                 (disk.hangs, disk.next_wipe_fails) = (false, false);
                 disk.mounted_for.clear();
+            }
+            for spare in state.spares.disks.values_mut() {
+                spare.mishap = None;
             }
         });
     }

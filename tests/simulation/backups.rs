@@ -3,17 +3,33 @@
 use std::sync::Arc;
 
 use control_plane::resource;
+use local_volume_provisioner::host::mark::{Mark, MarkState};
 use serde_json::Value;
 
 use crate::checks::uid;
 use crate::process;
 use crate::script::{Script, any, name};
+use crate::world::{NODES, State};
 
 /// The PVs and claims of a moment.
 #[derive(Debug, Default)]
 pub struct Backup {
     pvs: Vec<Arc<Value>>,
     claims: Vec<Arc<Value>>,
+}
+
+impl State {
+    /// The API server forgets the tenants whose volumes no provisioner could mark `used` in time.
+    pub fn forget_unmarked(&mut self) {
+        for at in 0..self.disks.len() {
+            let nodes = 0..NODES.len();
+            let is_used = |mark: &Mark| mark.state >= MarkState::Used;
+            let mut marks = nodes.map(|node| self.mark(node, at));
+            let is_marked = marks.any(|mark| mark.valid().is_some_and(is_used));
+            let disk = &mut self.disks[at];
+            disk.is_forged |= disk.data.is_some() && !is_marked;
+        }
+    }
 }
 
 impl Script<'_> {

@@ -24,6 +24,7 @@ use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
 
 use crate::process::elapsed;
+use crate::spares::Seen;
 use crate::volume::{SimLock, SimVolume};
 use crate::world::{CLASSES, State, World, pause};
 
@@ -123,6 +124,7 @@ impl Disks for SimHost {
             host: self.clone(),
             class: Arc::clone(class),
             seen: 0,
+            spares: Seen::new(),
         })
     }
 }
@@ -133,6 +135,7 @@ struct SimScanner {
     class: Arc<Class>,
     /// The world that the last scan has seen.
     seen: u64,
+    spares: Seen,
 }
 
 impl SimScanner {
@@ -171,13 +174,18 @@ impl Scanner for SimScanner {
                 (state.slots.len(), state.version)
             };
             self.seen = version;
+            let disks = {
+                let (state, spares) = (self.host.world.lock(), &mut self.spares);
+                state.survey(self.host.node, &self.class, spares)
+            };
             let entries = (0..count).filter_map(|slot| self.probe(slot, taken));
             Observation {
                 entries: Arc::new(entries.collect()),
                 pod_mounts: BTreeMap::default(),
                 complete: true,
                 fault: None,
-                disks: Arc::default(),
+                disks_fault: disks.as_ref().err().cloned(),
+                disks: Arc::new(disks.unwrap_or_default()),
             }
         };
         scan.boxed()
@@ -257,9 +265,9 @@ impl Host for SimHost {
     }
 
     fn take_in<'a>(&'a self, order: &'a DiskOrder, _: &'a PassFacts) -> Look<'a, ()> {
-        // No class of the simulation has a rule.
-        let why = format!("{} is not simulated", order.link);
-        async { Err(Obstacle::Unknown(why)) }.boxed()
+        // A thread does not end with the task that waits for it.
+        let work = tokio::spawn(self.clone().take_disk_in(order.clone()));
+        work.map(Result::unwrap).boxed()
     }
 
     fn unlink(&self, token: &str) -> Result<bool, String> {

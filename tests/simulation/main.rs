@@ -9,6 +9,7 @@ mod admin;
 mod backups;
 mod checks;
 mod host;
+mod intake;
 mod job_pod;
 mod links;
 mod machines;
@@ -22,6 +23,7 @@ mod small_key;
 mod small_pass;
 mod small_state;
 mod small_world;
+mod spares;
 mod volume;
 mod world;
 
@@ -40,6 +42,7 @@ const SMALL: Size = Size {
     steps: (40, 80),
     pause: 60_000,
     binding: "path",
+    has_rules: false,
 };
 
 /// About an hour with twenty volumes.
@@ -49,6 +52,7 @@ const FULL: Size = Size {
     steps: (200, 210),
     pause: 120_000,
     binding: "path",
+    has_rules: false,
 };
 
 /// Repeated for each of its durable effects.
@@ -58,6 +62,7 @@ const TINY: Size = Size {
     steps: (15, 30),
     pause: 60_000,
     binding: "path",
+    has_rules: false,
 };
 
 /// Runs worlds on all processors, or until the first failure if `SIMULATION_FIRST` is set. Returns the wipes, and the worlds
@@ -150,19 +155,20 @@ fn worlds(size: Size, count: u64) {
         return;
     }
     let seeds: Vec<_> = seeds(count).collect();
-    let (links, taken) = (AtomicU64::new(0), AtomicU64::new(0));
+    let [links, taken, entries] = [(); 3].map(|()| AtomicU64::new(0));
     let (wipes, failed) = simulate_all(&seeds, |seed| {
         let end = Run::new(*seed, size).simulate();
         links.fetch_add(end.links, Ordering::Relaxed);
         taken.fetch_add(end.taken, Ordering::Relaxed);
+        entries.fetch_add(end.entries, Ordering::Relaxed);
         end
     });
     let first = failed.iter().map(|it| *it.0).min();
     let searched = first.map_or(seeds.len() as u64, |first| first - seeds[0] + 1);
     println!("searched: {searched} worlds");
-    let (links, taken) = (links.into_inner(), taken.into_inner());
+    let [links, taken, entries] = [links, taken, entries].map(AtomicU64::into_inner);
     println!(
-        "{} worlds, {wipes} wipes, {links} mounts by links, {taken} PVs moved",
+        "{} worlds, {wipes} wipes, {links} mounts by links, {taken} PVs moved, {entries} disks taken in",
         seeds.len()
     );
     assert_none(&failed);
@@ -176,6 +182,11 @@ fn worlds(size: Size, count: u64) {
         "{links} mounts by links"
     );
     assert_eq!(size.binding == "disk", taken > 0, "{taken} PVs moved");
+    assert_eq!(
+        size.has_rules,
+        entries > seeds.len() as u64,
+        "{entries} disks taken in"
+    );
 }
 
 #[test]
@@ -205,6 +216,17 @@ fn nothing_but_its_own_volume_is_mounted_for_a_claim() {
     worlds(size, 500);
 }
 
+/// The classes have rules for disks, which an operator approves in every second world.
+#[test]
+fn a_blank_disk_becomes_a_volume_and_no_other_does() {
+    let size = Size {
+        binding: "disk",
+        has_rules: true,
+        ..SMALL
+    };
+    worlds(size, 200);
+}
+
 #[test]
 fn twenty_volumes_are_kept_and_offered_again() {
     worlds(FULL, 100);
@@ -217,8 +239,12 @@ fn a_crash_after_any_durable_effect_leaks_nothing() {
         binding: "disk",
         ..TINY
     };
+    let ruled = Size {
+        has_rules: true,
+        ..bound
+    };
     let mut moments = Vec::new();
-    for (size, count) in [(TINY, CRASHED), (bound, CRASHED / 2)] {
+    for (size, count) in [(TINY, CRASHED), (bound, CRASHED / 2), (ruled, CRASHED / 2)] {
         for seed in seeds(count) {
             let run = Run::new(seed, size);
             let effects = run.simulate().effects;

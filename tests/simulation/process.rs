@@ -161,7 +161,7 @@ fn client(
 pub struct Process {
     pub node: usize,
     number: u64,
-    world: Arc<World>,
+    pub world: Arc<World>,
     is_alive: Arc<AtomicBool>,
     table: Arc<ProcTable>,
     task: JoinHandle<()>,

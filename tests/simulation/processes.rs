@@ -7,6 +7,7 @@ use control_plane::InProcess;
 use local_volume_provisioner::config::{Loaded, from_files};
 
 use crate::process::{Log, Process};
+use crate::spares::RULES;
 use crate::world::{CLASSES, NODES, World, pause};
 
 /// The processes of a world, some of them twice for a while, as in a rolling update.
@@ -81,7 +82,11 @@ impl Processes<'_> {
                 Some("a process is updated")
             }
             4 | 5 => {
-                self.reload(configuration(fastrand::u8(..4) == 0, self.binding));
+                self.reload(configuration(
+                    fastrand::u8(..4) == 0,
+                    self.binding,
+                    self.world.lock().spares.approve,
+                ));
                 Some("the configuration is changed")
             }
             _ => None,
@@ -89,17 +94,26 @@ impl Processes<'_> {
     }
 }
 
-/// A valid configuration; `is_broken`: one that lacks a class.
-pub fn configuration(is_broken: bool, binding: &str) -> Loaded {
+/// A valid configuration; `is_broken`: one that lacks a class, and has no rules.
+pub fn configuration(is_broken: bool, binding: &str, approve: Option<&str>) -> Loaded {
     let binding = match binding {
         "path" => String::new(),
         other => format!(", binding: {other}"),
     };
     let class = |(at, name): (usize, &str)| {
         let mode = ["Filesystem", "Block"][at];
+        // Without its rule, a class would offer a disk that is exchanged under the link of an entry.
         let policy = ["Any", "EmptyOnly"][fastrand::usize(..2)];
+        let policy = approve
+            .filter(|_| is_broken)
+            .map_or(policy, |_| "EmptyOnly");
+        let rule = approve
+            .filter(|_| !is_broken)
+            .map_or_else(String::new, |approve| {
+                format!(", devices: {{match: [{}*], approve: {approve}}}", RULES[at])
+            });
         format!(
-            "{name}: {{hostDir: /mnt/{name}, mountDir: /mnt/{name}, volumeMode: {mode}, discoveryPolicy: {policy}, cleanMethod: quick{binding}}}\n"
+            "{name}: {{hostDir: /mnt/{name}, mountDir: /mnt/{name}, volumeMode: {mode}, discoveryPolicy: {policy}, cleanMethod: quick{binding}{rule}}}\n"
         )
     };
     let first = if is_broken { fastrand::usize(..2) } else { 0 };

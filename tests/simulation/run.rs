@@ -36,6 +36,8 @@ pub struct Size {
     pub pause: u64,
     /// The binding of all classes.
     pub binding: &'static str,
+    /// Whether the classes take in disks by rule.
+    pub has_rules: bool,
 }
 
 /// Which world it is.
@@ -59,6 +61,8 @@ pub struct End {
     pub links: u64,
     /// How many PVs another node has taken over.
     pub taken: u64,
+    /// How many disks were taken in by rule.
+    pub entries: u64,
     pub effects: u64,
     /// How many steps its script had.
     pub steps: u32,
@@ -93,10 +97,13 @@ async fn run(this: &Run) -> End {
     let api = api.unwrap();
     create_classes(&api);
     create_nodes(&api, size.nodes);
-    let loaded = configuration(false, size.binding);
+    let approve = ["Auto", "Plan"][usize::from(this.seed.is_multiple_of(2))];
+    let approve = Some(approve).filter(|_| size.has_rules);
+    let loaded = configuration(false, size.binding, approve);
     let (disks, slots) = machines(size);
     let world = World::new(api.store().clone(), disks, slots);
     world.lock().crash_after = this.crash_after;
+    world.lock().spares.approve = approve;
     let log = Log::default();
     watch(&api, &world, &log);
     let mut processes = Processes {
@@ -126,6 +133,7 @@ async fn run(this: &Run) -> End {
         if size.binding == "disk" && !script.is_calm {
             done = processes.step_of_machines().await;
         }
+        done = done.or_else(|| processes.step_of_disks(script.is_calm));
         if done.is_none() {
             done = processes.step().await;
         }
@@ -136,13 +144,13 @@ async fn run(this: &Run) -> End {
     script.end();
     processes.restart_crashed().await;
     processes.end_updates().await;
-    processes.reload(configuration(false, size.binding));
+    processes.reload(configuration(false, size.binding, approve));
     processes.log.add("# the end of the script");
     if let Err(why) = rest(&mut processes, &script).await {
         let held = processes.running.iter().flat_map(Process::held);
         let held =
             held.map(|(it, why)| format!("{} {:?} {:?}: {why}", it.path, it.state, it.reason));
-        let held: Vec<_> = held.collect();
+        let held: Vec<_> = held.chain(processes.left_alone()).collect();
         world.violation(&format!("{why}\n{}", held.join("\n")));
     }
     let state = world.lock();
@@ -152,6 +160,7 @@ async fn run(this: &Run) -> End {
         wipes: state.wipes,
         links: state.bindings.mounts,
         taken: state.bindings.homes.taken,
+        entries: state.spares.entries,
         effects: state.effects,
         steps,
     }
@@ -262,7 +271,9 @@ async fn rest(processes: &mut Processes<'_>, script: &Script<'_>) -> Result<(), 
         let is_gone = |it: &Tenancy| pvs.iter().all(|pv| checks::uid(pv) != it.pv_uid);
         let left = processes.running.iter().flat_map(Process::cleanups);
         let left: Vec<_> = left.filter(is_gone).collect();
+        processes.approve_all();
         let unsettled = script.world.unsettled();
+        let unsettled = unsettled.or_else(|| script.world.lock().untaken());
         let why = match (&unsettled, request) {
             (None, _) if !left.is_empty() => format!("cleanups are not forgotten: {left:?}"),
             (None, None) => return Ok(()),

@@ -117,6 +117,7 @@ fn node() -> NodeView {
         hostname,
         paused: false,
         consents: BTreeSet::new(),
+        approvals: BTreeMap::new(),
     }
 }
 
@@ -372,6 +373,7 @@ impl Small {
             complete: true,
             fault: None,
             disks: Arc::default(),
+            disks_fault: None,
         };
         let storage_class = StorageClassView {
             reclaim_policy: ReclaimPolicy::Delete,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use control_plane::{Store, resource};
 use local_volume_provisioner::host::footprint::Footprint;
 use local_volume_provisioner::host::identity::{GlobalIdentity, Identity};
-use local_volume_provisioner::host::mark::{Mark, MarkFact, MarkOnDisk, MarkState, Place};
+use local_volume_provisioner::host::mark::{MarkFact, MarkOnDisk, Place};
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{Candidate, Contents};
 use local_volume_provisioner::types::VolumeMode;
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::links::Bindings;
 use crate::process;
+use crate::spares::Spares;
 
 /// The nodes; most worlds have the first ones only.
 pub const NODES: [&str; 3] = ["n1", "n2", "n3"];
@@ -128,6 +129,7 @@ pub struct State {
     /// Since when the policy of PVs is Retain, by UID.
     pub retained_at: BTreeMap<String, Duration>,
     pub bindings: Bindings,
+    pub spares: Spares,
     locks: u64,
     processes: u64,
     pub wipes: u64,
@@ -170,18 +172,6 @@ impl State {
         match self.disks[disk].kind {
             VolumeMode::Filesystem => self.disks[disk].mark = mark,
             VolumeMode::Block => drop(self.marks.insert((node, disk), mark)),
-        }
-    }
-
-    /// The API server forgets the tenants whose volumes no provisioner could mark `used` in time.
-    pub fn forget_unmarked(&mut self) {
-        for at in 0..self.disks.len() {
-            let nodes = 0..NODES.len();
-            let is_used = |mark: &Mark| mark.state >= MarkState::Used;
-            let mut marks = nodes.map(|node| self.mark(node, at));
-            let is_marked = marks.any(|mark| mark.valid().is_some_and(is_used));
-            let disk = &mut self.disks[at];
-            disk.is_forged |= disk.data.is_some() && !is_marked;
         }
     }
 

@@ -133,6 +133,10 @@ pub fn classes(document: &Value) -> String {
         if list(class, "disks").next().is_some() {
             lines.extend(disks(class).lines().map(String::from));
         }
+        let fault = text(class, "disksFault");
+        if !fault.is_empty() {
+            lines.push(format!("no disk is taken in: {fault}"));
+        }
         let hash = text(class, "toApprove");
         if !hash.is_empty() {
             let (node, class) = (document["node"].as_str(), text(class, "name"));

@@ -116,6 +116,18 @@ fn rule_requires_that_claims_are_bound_to_disks() {
 }
 
 #[test]
+fn rule_offers_empty_volumes_only() {
+    for policy in ["", ", discoveryPolicy: Any"] {
+        let rule = "devices: {match: [/dev/disk/by-path/a]}, binding: disk";
+        let class = format!("c: {{hostDir: /c, mountDir: /c, {rule}{policy}}}");
+        let loaded = loaded(&[("storageClassMap", &class)]);
+        assert_eq!(loaded.faults, vec![]);
+        let policy = loaded.config.classes["c"].discovery_policy;
+        assert_eq!(policy, DiscoveryPolicy::EmptyOnly);
+    }
+}
+
+#[test]
 fn rule_is_read_in_any_spelling() {
     let rule = "{Match: ['/dev/disk/by-id/a*, /dev/disk/by-path/b'], EXCLUDE: , minSize: 1000000, maxSize: 1T, rotational: no, approve: Auto}";
     let class = format!("c: {{hostDir: /c, mountDir: /c, binding: disk, Devices: {rule}}}");

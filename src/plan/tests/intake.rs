@@ -2,23 +2,26 @@
 
 mod reasons;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::kit::*;
 use crate::config::{Binding, Class, Devices};
+use crate::host::mark::MarkOnDisk;
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::{BlockDisk, Candidate, DiskContents, Finding, Skip};
 use crate::plan::Action;
+use crate::plan::tests::mark;
 use crate::types::SkipReason;
-use crate::view::approval;
 
 const LINK: &str = "/dev/disk/by-id/nvme-Fast_1";
 
 /// A blank disk that has been there for a while.
 fn block_disk(at: u32) -> BlockDisk {
-    let candidate = with(disk(at), |it| it.capacity = 1000 * GIB);
+    let candidate = mark::marked(&disk(at), MarkOnDisk::Absent);
+    let candidate = with(candidate, |it| it.capacity = 1000 * GIB);
     BlockDisk {
         links: vec![
             format!("/dev/disk/by-id/nvme-Fast_{at}"),
@@ -29,6 +32,7 @@ fn block_disk(at: u32) -> BlockDisk {
         number: number(&format!("8:{}", 16 * at)),
         model: Some("Fast_SSD".into()),
         special: None,
+        other_paths: Vec::new(),
         partitions: Vec::new(),
         candidate: Ok(candidate),
         contents: Ok(DiskContents::Blank),
@@ -218,7 +222,7 @@ fn nothing_is_taken_in_until_the_list_is_approved() {
     let mut notices = plan.notices.iter().map(|it| &it.message);
     assert!(notices.any(|it| it.contains(&first)), "{:?}", plan.notices);
     let approved = world.clone().node(|node| {
-        node.consents.insert(approval("fast", &first));
+        node.approvals.insert("fast".into(), first.clone());
     });
     assert_eq!(taken(&approved), [LINK]);
     assert_eq!(hash(&approved), None);
@@ -228,7 +232,7 @@ fn nothing_is_taken_in_until_the_list_is_approved() {
     let both = hash(&two).unwrap();
     let half_done = two.fast("nvme-Fast_1", block_disk(1).candidate.as_ref().unwrap());
     let half_done = half_done.node(|node| {
-        node.consents.insert(approval("fast", &both));
+        node.approvals.insert("fast".into(), both);
     });
     assert_eq!(taken(&half_done), ["/dev/disk/by-id/nvme-Fast_2"]);
     // Another list is another plan.
@@ -251,4 +255,54 @@ fn disk_whose_entry_namepattern_does_not_match_is_left_alone() {
     let world = found(world().class(named), "fast", vec![block_disk(1)]);
     assert_eq!(taken(&world), [""; 0]);
     assert!(left_alone(&world).contains("namePattern does not match its entry nvme-Fast_1"));
+}
+
+#[test]
+fn disk_gets_the_mark_of_a_free_volume_before_its_entry() {
+    let taken_in = world_with(rule(), vec![block_disk(1)]).plan().actions;
+    let Some(Action::TakeIn(order)) = taken_in.into_iter().next() else {
+        panic!("nothing is taken in");
+    };
+    let marked = mark::marked(
+        &order.volume.candidate,
+        MarkOnDisk::Valid(order.mark.clone()),
+    );
+    assert!(marked.mark.is_free());
+    let removed = with(block_disk(1), |it| it.candidate = Ok(marked));
+    let world = world_with(rule(), vec![removed]);
+    assert!(left_alone(&world).contains("ln -s"));
+}
+
+#[test]
+fn no_more_disks_are_taken_in_than_a_node_can_have_labels_for() {
+    let world = world_with(rule(), (1..=40).map(block_disk).collect());
+    assert_eq!(taken(&world).len(), 32);
+    let reports = world.plan().classes.remove(0).disks.into_iter();
+    let why: BTreeSet<_> = reports.filter_map(|it| it.left_alone).collect();
+    assert_eq!(why.len(), 1, "{why:?}");
+    assert!(why.first().unwrap().contains("which is the limit"));
+}
+
+#[test]
+fn nothing_is_taken_in_while_the_class_can_offer_nothing_or_another_one_is_faulty() {
+    let missing = world_with(rule(), vec![block_disk(1)]).storage_class("fast", None);
+    assert_eq!(taken(&missing), [""; 0]);
+    assert!(left_alone(&missing).contains("StorageClass"));
+    let faulty = with(world_with(rule(), vec![block_disk(1)]), |world| {
+        world.faulty.insert("slow".into(), "a faulty rule".into());
+    });
+    assert_eq!(taken(&faulty), [""; 0]);
+}
+
+#[test]
+fn two_disks_of_one_name_are_one_volume() {
+    let twin = with(block_disk(2), |it| {
+        it.links = vec!["/dev/disk/by-path/nvme-Fast_1".into()];
+    });
+    let both = with(rule(), |it| {
+        it.links.push("/dev/disk/by-path/nvme-*".parse().unwrap());
+    });
+    let world = world_with(both, vec![block_disk(1), twin]);
+    assert_eq!(taken(&world), [LINK]);
+    assert!(left_alone(&world).contains("has the same name"));
 }

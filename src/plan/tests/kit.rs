@@ -92,6 +92,7 @@ pub fn world() -> World {
         labels: BTreeMap::from([(LABEL_HOSTNAME.into(), "host-1".into())]),
         paused: false,
         consents: BTreeSet::new(),
+        approvals: BTreeMap::new(),
     };
     World {
         config: Config::default(),
@@ -132,6 +133,7 @@ impl World {
             complete: true,
             fault: None,
             disks: Arc::default(),
+            disks_fault: None,
         };
         self.snapshot.observed.insert(name.clone(), nothing);
         self.config.classes.insert(name.clone(), Arc::new(class));

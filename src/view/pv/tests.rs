@@ -237,6 +237,7 @@ fn ownership_depends_on_name_uid_and_host() {
         labels: BTreeMap::new(),
         paused: false,
         consents: BTreeSet::new(),
+        approvals: BTreeMap::new(),
     };
     let bare = "local-volume-provisioner-node-1";
     // By whom, hostname label, hostname of the affinity; whose with the UID in names, and without.

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::host::identity::Identity;
-use crate::host::mark::{MarkOnDisk, MarkState};
-use crate::plan::tests::mark;
+use crate::host::mark::MarkState;
 
 fn holds(what: &str) -> impl FnOnce(&mut BlockDisk) {
     let what = format!("the signature of {what}");
@@ -25,6 +24,21 @@ fn other_disks_are_left_alone_with_the_reason() {
         }))
     };
     let cases: Vec<(&str, Change, &str)> = vec![
+        (
+            "without a size",
+            change(with_candidate(|it| it.capacity = 0)),
+            "has no size",
+        ),
+        (
+            "logical volume of another program",
+            change(|it| it.special = Some("a logical volume or a mapping of another program")),
+            "it is a logical volume",
+        ),
+        (
+            "a second path without multipath",
+            change(|it| it.other_paths = vec!["sdq".into()]),
+            "sdq is another path",
+        ),
         (
             "excluded",
             change(|it| it.links.push("/dev/disk/by-id/nvme-Boot_1".into())),

@@ -1,0 +1,44 @@
+//! Rules of disks that are taken in, broken.
+
+use crate::rules::{Rule, rule};
+
+const INTAKE: &str = "src/plan/intake.rs";
+
+pub const RULES: &[Rule] = &[
+    rule(
+        "a disk is taken in only after an approval",
+        INTAKE,
+        "if rule.approve == Approve::Plan && !self",
+        "if rule.approve == Approve::Plan && !BROKEN && !self",
+    ),
+    rule(
+        "an approval is for one list of disks",
+        INTAKE,
+        "!self.node.consents.contains(&approval) {",
+        "!self.node.consents.iter().any(|it| *it == approval || (BROKEN && it.starts_with(\"approve:\"))) {",
+    ),
+    rule(
+        "the list of an approval has the disks of the class",
+        INTAKE,
+        "disks.sort_unstable_by_key(|(name, _)| *name);",
+        "disks.sort_unstable_by_key(|(name, _)| *name);\n        disks.retain(|_| !BROKEN);",
+    ),
+    rule(
+        "a disk of two rules is left alone",
+        INTAKE,
+        "self.others.iter().find(takes) {",
+        "self.others.iter().find(takes).filter(|_| !BROKEN) {",
+    ),
+    rule(
+        "a disk that is there for a while is taken in",
+        INTAKE,
+        "DiskContents::Blank if !disk.is_settled => Err(LeftAlone::New),",
+        "DiskContents::Blank if BROKEN || !disk.is_settled => Err(LeftAlone::New),",
+    ),
+    rule(
+        "volumes of a class with a rule are offered only while they are empty",
+        "src/config/parse.rs",
+        "class.discovery_policy = DiscoveryPolicy::EmptyOnly;",
+        "if !BROKEN { class.discovery_policy = DiscoveryPolicy::EmptyOnly; }",
+    ),
+];
