@@ -8,14 +8,14 @@ pub const RULES: &[Rule] = &[
     rule(
         "a disk is taken in only after an approval",
         INTAKE,
-        "if rule.approve == Approve::Plan && !self",
-        "if rule.approve == Approve::Plan && !BROKEN && !self",
+        "if rule.approve == Approve::Plan && !is_approved {",
+        "if rule.approve == Approve::Plan && !BROKEN && !is_approved {",
     ),
     rule(
         "an approval is for one list of disks",
         INTAKE,
-        "!self.node.consents.contains(&approval) {",
-        "!self.node.consents.iter().any(|it| *it == approval || (BROKEN && it.starts_with(\"approve:\"))) {",
+        "self.node.approvals.get(&class.name) == Some(&hash);",
+        "self.node.approvals.get(&class.name).is_some_and(|it| BROKEN || *it == hash);",
     ),
     rule(
         "the list of an approval has the disks of the class",
