@@ -99,12 +99,12 @@ fn a_blank_disk_is_taken_in_used_cleaned_and_known_at_another_slot() {
 
     // No other disk is taken, not even the one that has the state directory. A survey may be late on a busy machine.
     let partition = by_id("parted-part1");
-    let state = Place::Scsi(63).path();
+    let own = Place::Scsi(63).path();
     for (name, link, why) in [
         ("fast", &*by_id("formatted"), "ext"),
         ("fast", &by_id("parted"), "it has the partitions"),
         ("fast", &partition, " "),
-        ("asked", state.to_str().unwrap(), "it is in use"),
+        ("asked", own.to_str().unwrap(), "it is in use"),
     ] {
         stage.eventually(&format!("{link} is left alone: {why}"), || {
             let said = left_alone(&class(&bench, name)?, link)?;
