@@ -253,9 +253,7 @@ mod tests {
                 ready: false,
                 faults: vec![because("fault")],
                 volumes: vec![volume],
-                disks: Vec::new(),
-                disks_fault: None,
-                to_approve: None,
+                ..ClassReport::default()
             }],
             ended: Some(Instant::now()),
             ..Pass::default()

@@ -293,18 +293,13 @@ impl Host for LocalHost {
     }
 
     fn take_in<'a>(&'a self, order: &'a DiskOrder, facts: &'a PassFacts) -> Look<'a, ()> {
-        let order = order.clone();
+        let (of_disk, mark) = (order.clone(), order.mark.clone());
         let work = async move {
             let facts = self.facts(facts).await?;
-            let open = {
-                let order = order.clone();
-                move || intake::open_blank(&order, &facts)
-            };
-            let disk = on_thread(open).await?;
-            let of_disk = order.clone();
-            let _locked = on_thread(move || intake::mark(&of_disk, disk)).await?;
+            let disk = on_thread(move || intake::open_blank(&of_disk, &facts)).await?;
+            let _locked = on_thread(move || intake::write_mark(disk, &mark)).await?;
             // Not on a thread: when nothing waits for it any more, no entry is made.
-            intake::make_entry(&order)
+            intake::make_entry(order)
         };
         work.boxed()
     }

@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::host::mark::Mark;
 use crate::inventory::{DiskContents, contents};
 use crate::plan::DiskOrder;
 use crate::types::{MountPath, VolumeMode};
@@ -45,8 +46,8 @@ pub(super) fn open_blank(order: &DiskOrder, facts: &NodeFacts) -> Result<OpenVol
 ///
 /// # Errors
 /// When it cannot be written durably.
-pub(super) fn mark(order: &DiskOrder, disk: OpenVolume) -> Result<OpenVolume, Obstacle> {
-    let written = disk.marker.write(&disk.lock, &order.mark);
+pub(super) fn write_mark(disk: OpenVolume, mark: &Mark) -> Result<OpenVolume, Obstacle> {
+    let written = disk.marker.write(&disk.lock, mark);
     written.map_err(|error| Obstacle::Unknown(error.to_string()))?;
     Ok(disk)
 }

@@ -10,7 +10,7 @@ use super::api_server::cluster;
 use super::ask::{OTHER_ANSWER, confirm};
 use super::fleet::{self, Answer};
 use super::run::UsageError;
-use super::status::show::{disks, list, text};
+use super::status::show::{disks, list, printed, text};
 use crate::args::Approve;
 use crate::names::APPROVE_PREFIX;
 
@@ -35,7 +35,8 @@ pub async fn command(request: &Approve, out: &mut (dyn Write + Send)) -> Result<
         if hash.is_empty() || !is(&request.plan, hash) {
             continue;
         }
-        writeln!(out, "class {}\n{}", text(class, "name"), disks(class))?;
+        let table = disks(class).lines().map(str::to_owned).collect::<Vec<_>>();
+        writeln!(out, "class {}\n{}", text(class, "name"), printed(&table))?;
         count += list(class, "disks").filter(|it| is_taken(it)).count();
         let key = format!("{APPROVE_PREFIX}{}", text(class, "name"));
         annotations.insert(key, json!(hash));

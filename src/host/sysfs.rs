@@ -6,7 +6,6 @@
 mod twins;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -164,7 +163,7 @@ impl Sysfs {
             diskseq: number_in(&dir.join("diskseq")),
             rotational: number_in(&dir.join("queue/rotational")) == Some(1),
             model: first_word(dir, ["device/model", "device/name"]),
-            removable: number_in(&dir.join("removable")) == Some(1) || is_usb(dir),
+            removable: number_in(&dir.join("removable")) == Some(1) || twins::is_usb(dir),
             shared_transport: twins::has_shared_transport(dir),
             ..DeviceFacts::default()
         };
@@ -295,15 +294,6 @@ fn disk_of(dir: &Path) -> &Path {
 
 fn is_partition(dir: &Path) -> bool {
     dir.join("partition").exists()
-}
-
-/// Whether a disk is behind a USB controller: its directory is below that of a bus, such as `usb1`.
-fn is_usb(dir: &Path) -> bool {
-    let mut above = dir.iter().filter_map(OsStr::to_str);
-    above.any(|it| {
-        it.strip_prefix("usb")
-            .is_some_and(|it| it.parse::<u8>().is_ok())
-    })
 }
 
 /// A disk's name, by the strongest source that has one.

@@ -20,6 +20,7 @@ use crate::errors::chain;
 use crate::host::Machine;
 use crate::host::access::Access;
 use crate::host::device::Device;
+use crate::host::identity::Identity;
 use crate::host::mark::MarkOnDisk;
 use crate::host::mounts::DeviceNumber;
 use crate::types::MountPath;
@@ -83,6 +84,10 @@ pub enum Misfit {
 }
 
 impl BlockDisk {
+    fn identity(&self) -> Result<&Identity, &String> {
+        self.candidate.as_ref().map(|it| &it.identity)
+    }
+
     /// Whether it is of the kind that a rule wants.
     ///
     /// # Errors
@@ -155,16 +160,18 @@ struct Reading {
     result: Option<Receiver<Result<DiskContents, String>>>,
 }
 
-/// Finds the disks that a rule matches. Blocks.
+/// Finds the disks that the rule of a class matches. Blocks.
 ///
 /// # Errors
 /// When the links cannot be listed.
 pub(super) fn survey(
-    rule: &Devices,
     class: &Class,
     machine: &Machine,
     seen: &mut Seen,
 ) -> io::Result<Vec<BlockDisk>> {
+    let Some(rule) = &class.devices else {
+        return Ok(Vec::new());
+    };
     let now = Instant::now();
     let mut found = Vec::new();
     for (number, links) in links()? {
@@ -183,10 +190,9 @@ pub(super) fn survey(
         if let Some(result) = reading.as_mut().and_then(Reading::result) {
             disk.contents = result;
         }
-        let identity = |disk: &BlockDisk| disk.candidate.clone().map(|it| it.identity);
         let is_same = |it: &Visit| {
             (&it.disk.links, &it.disk.contents) == (&disk.links, &disk.contents)
-                && identity(&it.disk) == identity(&disk)
+                && it.disk.identity() == disk.identity()
         };
         let since = last.filter(is_same).map_or(now, |it| it.since);
         disk.is_settled = now - since >= SETTLED;
@@ -313,9 +319,8 @@ fn disk(
     };
     let mut reading = None;
     if let Some(opened) = opened.filter(|_| disk.is_worth_reading(rule)) {
-        let identity = |disk: &BlockDisk| disk.candidate.clone().map(|it| it.identity);
         let mut is_settled = false;
-        if let Some(last) = last.filter(|it| identity(&it.disk) == identity(&disk)) {
+        if let Some(last) = last.filter(|it| it.disk.identity() == disk.identity()) {
             reading = last.reading.take();
             disk.contents.clone_from(&last.disk.contents);
             is_settled = last.disk.is_settled;

@@ -48,7 +48,7 @@ pub trait Scanner: Debug + Send {
 }
 
 /// One class's discovery directory.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// Its entries by name. One that is not UTF-8 is escaped, and the finding is a skip.
     pub entries: Arc<BTreeMap<String, Finding>>,
@@ -68,12 +68,8 @@ impl Observation {
     /// The observation of a directory that could not be read.
     fn failed(fault: String) -> Self {
         Self {
-            entries: Arc::default(),
-            pod_mounts: PodMounts::new(),
-            complete: false,
             fault: Some(fault),
-            disks: Arc::default(),
-            disks_fault: None,
+            ..Self::default()
         }
     }
 

@@ -15,7 +15,7 @@ use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 use crate::wipe::device::Disk;
 use crate::wipe::progress::Progress;
 
-use super::{Candidate, Contents, DiskContents, Opened, Skip, disk};
+use super::{Candidate, Contents, Opened, Skip};
 
 /// Probes one entry. Its contents are read only if it is not taken: a volume with a PV may be in use. Opens only
 /// directories and block devices: opening a FIFO would block, and opening a tape would rewind it. `None`: it was removed
@@ -49,19 +49,12 @@ pub(super) fn probe(
         && candidate.in_use.is_none()
     {
         candidate.contents = volume.contents().map_err(unreadable)?;
-        // The link may lead to another disk than the one that was taken in, which has a mark.
-        if class.devices.is_some()
-            && candidate.mark.on_disk == MarkOnDisk::Absent
-            && disk::contents(&volume) == Ok(DiskContents::Data)
-        {
-            let what = "data, without a mark, although its class takes in blank disks".to_owned();
-            candidate.contents = Contents::Holds(what);
-        }
     }
     let mark = &candidate.mark;
     let is_unmarked =
         mark.on_disk == MarkOnDisk::Absent && mark.place == Some(Place::StateDirectory);
-    if is_unmarked && machine.state.is_in_doubt() && !is_taken && candidate.in_use.is_none() {
+    let needs_blank = machine.state.is_in_doubt() || class.devices.is_some();
+    if is_unmarked && needs_blank && !is_taken && candidate.in_use.is_none() {
         let progress = Progress::default();
         candidate.is_blank = match &volume {
             Opened::Device(device) => {
@@ -70,6 +63,12 @@ pub(super) fn probe(
             }
             Opened::Filesystem(_) => volume.contents().is_ok_and(|it| it == Contents::Empty),
         };
+        // The link may lead to another disk than the one that was taken in, which has a mark.
+        let is_data = !candidate.is_blank && candidate.contents == Contents::Empty;
+        if class.devices.is_some() && is_data {
+            let what = "data, without a mark, although its class takes in blank disks".to_owned();
+            candidate.contents = Contents::Holds(what);
+        }
     }
     Ok(Some(candidate))
 }

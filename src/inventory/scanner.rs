@@ -154,11 +154,10 @@ impl DirScanner {
             Err(fault) => (Vec::new(), Some(fault)),
         };
         let fault = listing.fault.or(probed.err());
-        let complete = fault.is_none();
         let observation = Observation {
             entries: Arc::new(entries),
             pod_mounts: listing.pod_mounts,
-            complete,
+            complete: fault.is_none(),
             fault,
             disks: Arc::new(disks),
             disks_fault,
@@ -228,11 +227,7 @@ impl DirScanner {
             return Err(silent);
         }
         let (machine, seen) = (Arc::clone(machine), Arc::clone(&self.seen));
-        let mut thread = spawn_blocking(move || {
-            let rule = class.devices.as_ref();
-            let disks = rule.map(|rule| disk::survey(rule, &class, &machine, &mut seen.lock()));
-            disks.unwrap_or_else(|| Ok(Vec::new()))
-        });
+        let mut thread = spawn_blocking(move || disk::survey(&class, &machine, &mut seen.lock()));
         match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
             Ok(Ok(disks)) => disks
                 .map_err(|error| format!("{dir} cannot be read, so no disk is taken in: {error}")),

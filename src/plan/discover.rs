@@ -68,8 +68,8 @@ impl<'a> Planner<'a> {
         let is_creating = volumes.iter().any(|it| it.state == VolumeState::Creating);
         let is_faulty = !faults.is_empty() || volumes.iter().any(VolumeReport::is_unreadable);
         if is_faulty || is_creating {
-            let why = faults.first().map(String::as_str);
-            let why = why.unwrap_or("not all of its volumes have PVs yet");
+            let pending = "not all of its volumes have PVs yet";
+            let why = faults.first().map_or(pending, String::as_str);
             self.plan.not_ready.push(format!("class {name:?}: {why}"));
         }
         self.is_faulty |= is_faulty;
@@ -78,9 +78,7 @@ impl<'a> Planner<'a> {
             ready: !is_faulty && !is_creating,
             faults,
             volumes,
-            disks: Vec::new(),
-            disks_fault: None,
-            to_approve: None,
+            ..ClassReport::default()
         });
     }
 
@@ -97,16 +95,8 @@ impl<'a> Planner<'a> {
             })
             .collect();
         self.report_skipped(class, &volumes);
-        let (disks, to_approve) = self.take_disks_in(
-            class,
-            observation,
-            storage_class.map(drop).map_err(|skip| skip.detail),
-        );
         self.add_class(&class.name, faults, volumes);
-        if let Some(report) = self.plan.classes.last_mut() {
-            (report.disks, report.to_approve) = (disks, to_approve);
-            report.disks_fault.clone_from(&observation.disks_fault);
-        }
+        self.take_disks_in(class, observation, storage_class.err());
     }
 
     /// Reports the volumes of a class that are not offered because of their marks or data, in one event each.
@@ -393,19 +383,17 @@ impl<'a> Planner<'a> {
                 ..VolumeReport::default()
             };
             self.describe(pv, &mut volume);
-            let classes = &mut self.plan.classes;
-            if let Some(class) = classes.iter_mut().find(|class| class.name == pv.class) {
+            let mut classes = self.plan.classes.iter_mut();
+            if let Some(class) = classes.find(|class| class.name == pv.class) {
                 class.volumes.push(volume);
             } else {
                 let fault = "the class is not in the configuration; its PVs are left alone";
-                classes.push(ClassReport {
+                self.plan.classes.push(ClassReport {
                     name: pv.class.clone(),
                     ready: true,
                     faults: vec![fault.to_owned()],
                     volumes: vec![volume],
-                    disks: Vec::new(),
-                    disks_fault: None,
-                    to_approve: None,
+                    ..ClassReport::default()
                 });
             }
         }

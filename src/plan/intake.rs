@@ -13,7 +13,9 @@ use crate::config::{Approve, Binding, Class, Devices};
 use crate::host::footprint::{Footprint, overlap};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState};
 use crate::host::sha256;
-use crate::inventory::{BlockDisk, Candidate, DiskContents, Finding, Misfit, Observation, Volume};
+use crate::inventory::{
+    BlockDisk, Candidate, DiskContents, Finding, Misfit, Observation, Skip, Volume,
+};
 use crate::types::HostPath;
 
 use super::link::MAX_DISKS;
@@ -34,7 +36,7 @@ struct Survey<'a> {
     /// How many more volumes the Node can have that are bound to their disks.
     room: usize,
     /// Why no volume of the class can be offered.
-    may_offer: Result<(), String>,
+    fault: Option<Skip>,
 }
 
 /// What a rule makes of the disks that it matches.
@@ -215,9 +217,9 @@ impl<'a> Survey<'a> {
             DiskContents::Signature(what) => Err(LeftAlone::Signature(what.clone())),
             DiskContents::Data => Err(LeftAlone::NotZero),
             DiskContents::NotRead => Err(LeftAlone::Unreadable("it is being read".into())),
-            DiskContents::Blank if self.may_offer.is_err() => Err(LeftAlone::NotOffered(
-                self.may_offer.clone().err().unwrap_or_default(),
-            )),
+            DiskContents::Blank if let Some(fault) = &self.fault => {
+                Err(LeftAlone::NotOffered(fault.detail.clone()))
+            }
             DiskContents::Blank if !disk.is_settled => Err(LeftAlone::New),
             DiskContents::Blank => match self.observation.entries.get(self.entry(disk)) {
                 Some(Finding::Skipped(skip)) => Err(LeftAlone::Entry(entry, skip.detail.clone())),
@@ -270,15 +272,16 @@ fn is_alone(disk: &BlockDisk, candidate: &Candidate, disks: &[BlockDisk]) -> Res
 }
 
 impl<'a> Planner<'a> {
-    /// Takes in the disks that the rule of a class selects, once they are approved, and reports all that it matches.
+    /// Takes in the disks that the rule of a class selects, once they are approved, and reports all that it matches with the
+    /// class that was reported last.
     pub(super) fn take_disks_in(
         &mut self,
         class: &'a Arc<Class>,
         observation: &'a Observation,
-        may_offer: Result<(), String>,
-    ) -> (Vec<DiskReport>, Option<String>) {
+        fault: Option<Skip>,
+    ) {
         let Some(rule) = &class.devices else {
-            return (Vec::new(), None);
+            return;
         };
         let classes = self.settings.config.classes.values();
         let others = classes.filter(|it| it.name != class.name);
@@ -290,7 +293,7 @@ impl<'a> Planner<'a> {
             + self.plan.actions.iter().filter(is_taken).count();
         let survey = Survey {
             room: MAX_DISKS.saturating_sub(in_use),
-            may_offer,
+            fault,
             class,
             rule,
             observation,
@@ -305,14 +308,17 @@ impl<'a> Planner<'a> {
         let left = intake.left.iter().filter(|(_, why)| !is_own(why));
         let left = left.map(|(disk, why)| survey.report(disk, Some(why.to_string())));
         let reports = taken.chain(left).collect();
+        if let Some(report) = self.plan.classes.last_mut() {
+            report.disks = reports;
+            report.disks_fault.clone_from(&observation.disks_fault);
+        }
         if intake.taken.is_empty() {
-            return (reports, None);
+            return;
         }
         let hash = survey.hash(&intake);
         let is_approved = self.node.approvals.get(&class.name) == Some(&hash);
         if rule.approve == Approve::Plan && !is_approved {
-            self.ask_for_approval(class, &intake, &hash);
-            return (reports, Some(hash));
+            return self.ask_for_approval(class, &intake, hash);
         }
         // A directory that was not read may have an entry for one of the disks.
         if self.has_read_all() {
@@ -322,7 +328,6 @@ impl<'a> Planner<'a> {
                 self.take_in(link, volume);
             }
         }
-        (reports, None)
     }
 
     fn take_in(&mut self, link: &str, volume: Volume) {
@@ -356,7 +361,7 @@ impl<'a> Planner<'a> {
             && classes.all(|class| observed.get(class).is_some_and(|it| it.complete))
     }
 
-    fn ask_for_approval(&mut self, class: &Class, intake: &Intake<'_>, hash: &str) {
+    fn ask_for_approval(&mut self, class: &Class, intake: &Intake<'_>, hash: String) {
         let (name, node) = (&class.name, &self.node.name);
         let entries: Vec<_> = intake.taken.keys().collect();
         let disks = super::some_of(&entries);
@@ -364,5 +369,8 @@ impl<'a> Planner<'a> {
             "class {name:?} would take in these blank disks: {disks}; to approve: kubectl local-volume approve {node} --class {name} --plan {hash}"
         );
         self.notice(About::Node(node.clone()), reasons::DEVICES_FOUND, message);
+        if let Some(report) = self.plan.classes.last_mut() {
+            report.to_approve = Some(hash);
+        }
     }
 }

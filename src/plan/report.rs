@@ -200,7 +200,7 @@ impl VolumeReport {
 }
 
 /// One class.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClassReport {
     /// Its name.

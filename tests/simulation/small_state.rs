@@ -369,11 +369,8 @@ impl Small {
         });
         let observation = Observation {
             entries: Arc::new(entries.filter(|_| self.has_class).collect()),
-            pod_mounts: BTreeMap::default(),
             complete: true,
-            fault: None,
-            disks: Arc::default(),
-            disks_fault: None,
+            ..Observation::default()
         };
         let storage_class = StorageClassView {
             reclaim_policy: ReclaimPolicy::Delete,

@@ -142,6 +142,15 @@ pub(super) fn has_shared_transport(disk: &Path) -> bool {
     })
 }
 
+/// Whether a disk is behind a USB controller: its directory is below that of a bus, such as `usb1`.
+pub(super) fn is_usb(dir: &Path) -> bool {
+    let mut above = dir.iter().filter_map(OsStr::to_str);
+    above.any(|it| {
+        it.strip_prefix("usb")
+            .is_some_and(|it| it.parse::<u8>().is_ok())
+    })
+}
+
 /// Whether both are loop devices, over parts of one file that have bytes in common.
 fn share_a_file(one: &DeviceFacts, other: &DeviceFacts) -> bool {
     let end = |it: &DeviceFacts| it.loop_offset.saturating_add(it.size.unwrap_or(u64::MAX));
