@@ -2,6 +2,7 @@
 #
 #   docker build .
 #   docker buildx build --platform linux/amd64,linux/arm64 .
+#   docker build --target tools .    the same with mkfs.ext4 and mkfs.xfs (docs/image.md)
 #
 # Nothing here needs BuildKit. Builders that do not say which platform they run on (Docker without BuildKit, buildah
 # 1.28) get the compiler for amd64. BUILDPLATFORM must not be declared here: an ARG would hide BuildKit's own.
@@ -54,7 +55,7 @@ RUN touch src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo bu
 # For an API server whose certificate a public authority signed; a pod is given the cluster's own authority.
     && cp -L /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/
 
-FROM scratch
+FROM scratch AS image
 COPY --from=build /image/ /
 ARG VERSION=0.1.0
 ARG REVISION=
@@ -67,3 +68,39 @@ LABEL org.opencontainers.image.title="local-volume-provisioner" \
 USER 0:0
 EXPOSE 8080
 ENTRYPOINT ["/local-volume-provisioner"]
+
+# The programs that make filesystems, with the libraries and the loader that they name. The packages are those of the
+# target's architecture; they are only unpacked, and none of their programs runs here.
+FROM --platform=${BUILDPLATFORM:-linux/amd64} docker.io/library/rust:1.95-bookworm AS unpack
+WORKDIR /unpack
+ARG TARGETARCH
+RUN set -eu; \
+    arch=${TARGETARCH:-$(dpkg --print-architecture)}; \
+    dpkg --add-architecture "$arch"; \
+    apt-get update; \
+    for package in e2fsprogs xfsprogs libblkid1 libc6 libcom-err2 libext2fs2 libinih1 liburcu8 libuuid1; do \
+      apt-get --quiet=2 --option APT::Sandbox::User=root download "$package:$arch"; \
+    done; \
+    for package in *.deb; do dpkg-deb --extract "$package" root; done; \
+    mkdir -p /tools/sbin /tools/lib; \
+    cp -L root/sbin/mkfs.ext4 root/sbin/mkfs.xfs /tools/sbin/; \
+    loader=$(readelf --program-headers root/sbin/mkfs.xfs | sed -n 's/.*interpreter: \(.*\)]$/\1/p'); \
+    mkdir -p "/tools${loader%/*}"; \
+    cp "$(find root -type f -name "${loader##*/}")" "/tools$loader"; \
+    set -- /tools/sbin/*; \
+    while [ $# -gt 0 ]; do \
+      for library in $(readelf --dynamic "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p'); do \
+        [ "$library" != "${loader##*/}" ] && [ ! -e "/tools/lib/$library" ] || continue; \
+        cp -L "$(find root -name "$library")" /tools/lib/; \
+        set -- "$@" "/tools/lib/$library"; \
+      done; \
+      shift; \
+    done
+
+FROM image AS tools
+COPY --from=unpack /tools/ /
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+# The default. Docker without BuildKit and buildah 1.28 build every stage before it; with `--target image` they build no
+# stage of the tools.
+FROM image

@@ -4,7 +4,7 @@
 //! `CRASH_AT=remove-entry:3` where it reaches `remove-entry` for the third time. Release builds have no crash points.
 
 /// All crash points. The scenarios `crashes::points` kill the program at each of them.
-pub const CRASH_POINTS: [&str; 15] = [
+pub const CRASH_POINTS: [&str; 18] = [
     "record-on-pv",
     "add-finalizer",
     "delete-pv",
@@ -20,6 +20,9 @@ pub const CRASH_POINTS: [&str; 15] = [
     "write-mark",
     "mark-wiping",
     "mark-free",
+    "reformat",
+    "make-filesystem",
+    "mount",
 ];
 
 /// Kills the process, as `kill -9` does, if the environment asks for that here.

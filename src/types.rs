@@ -1,7 +1,9 @@
 //! Types that several modules share: volume mode, host and mount paths, skip reasons.
 
 use std::cmp::Ordering;
+use std::env;
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -185,6 +187,49 @@ pub enum SkipReason {
     NotBindable,
     Unreadable,
     TimedOut,
+}
+
+/// A filesystem that the provisioner can make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FsType {
+    /// By `mkfs.ext4`.
+    Ext4,
+    /// By `mkfs.xfs`.
+    Xfs,
+}
+
+impl FsType {
+    /// The name that mount(2) uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+
+    /// The program that makes it.
+    pub fn mkfs(self) -> &'static str {
+        match self {
+            Self::Ext4 => "mkfs.ext4",
+            Self::Xfs => "mkfs.xfs",
+        }
+    }
+
+    /// Finds that program in `PATH`.
+    ///
+    /// # Errors
+    /// The image does not have it.
+    pub fn find_program(self) -> io::Result<()> {
+        let name = self.mkfs();
+        let path = env::var_os("PATH").unwrap_or_default();
+        if env::split_paths(&path).any(|dir| dir.join(name).is_file()) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "{name} is not in this image; use the image whose tag ends in -tools"
+        )))
+    }
 }
 
 #[cfg(test)]

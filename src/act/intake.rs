@@ -8,13 +8,15 @@ use super::Actor;
 use crate::cache::Expectations;
 use crate::cleanup::{Obstacle, PassFacts, path_owner};
 use crate::cluster::ApiError;
-use crate::plan::DiskOrder;
+use crate::plan::{DiskOrder, Intake};
 
-/// The time limit for the check of a disk.
+/// The time limit for the check of a disk and for its entry.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for a filesystem: on a large rotating disk, mkfs writes for minutes.
+const MAKING_TIMEOUT: Duration = Duration::from_mins(10);
 
 impl Actor {
-    /// Makes the entry of a disk that is still blank and unused. The scan that follows finds it.
+    /// Makes the entry of a disk that is still unused. The scan that follows finds it.
     pub(super) fn take_in(&self, order: DiskOrder, facts: PassFacts, expectations: &Expectations) {
         let Some(guard) = self.enter(&order.link, None) else {
             return;
@@ -28,7 +30,7 @@ impl Actor {
                 ApiError::Disk(format!("{disk} is not taken in by class {class:?}: {why}"))
             });
             if made.is_ok() {
-                tracing::info!(class, disk, "took in a blank disk");
+                tracing::info!(class, disk, how = ?order.how, "took in a disk");
                 let path = order.volume.path.clone();
                 this.ledger.lock().marked.insert(path);
             }
@@ -39,15 +41,20 @@ impl Actor {
     /// Makes the entry of a disk after the checks of an offer.
     async fn make_entry(&self, order: &DiskOrder, facts: &PassFacts) -> Result<(), Obstacle> {
         let (path, footprint) = (&order.volume.path, &order.volume.candidate.footprint);
-        let _permit = self.inspection_permits.acquire().await;
-        let owner = path_owner(&self.context, path, footprint, "", facts).await?;
-        if let Some(owner) = owner {
-            return Err(Obstacle::Unknown(owner));
+        let permit = self.inspection_permits.acquire().await;
+        if order.how.is_new(&order.volume.candidate) {
+            let owner = path_owner(&self.context, path, footprint, "", facts).await?;
+            owner.map_or(Ok(()), |owner| Err(Obstacle::Unknown(owner)))?;
         }
         let unused = facts.ensure_no_host_path(&self.context, path, footprint);
         unused.await?;
-        let made = timeout(TIMEOUT, self.context.host.take_in(order, facts)).await;
-        let silent = || Obstacle::Unknown(format!("the disk did not answer for {TIMEOUT:?}"));
+        let limit = match order.how {
+            Intake::Link | Intake::Mount => TIMEOUT,
+            Intake::Make | Intake::Remake => MAKING_TIMEOUT,
+        };
+        drop(permit);
+        let made = timeout(limit, self.context.host.take_in(order, facts)).await;
+        let silent = || Obstacle::Unknown(format!("the disk did not answer for {limit:?}"));
         made.unwrap_or_else(|_| Err(silent()))
     }
 }

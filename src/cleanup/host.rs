@@ -22,7 +22,7 @@ use crate::host::link::LinkDir;
 use crate::host::mark::{MarkState, StateDir};
 use crate::host::system::Dir;
 use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
-use crate::plan::{CleanOrder, DiskOrder, LinkOrder, MarkWrite, PvDraft};
+use crate::plan::{CleanOrder, DiskOrder, Intake, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
@@ -31,7 +31,7 @@ use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::intake;
 use super::mark::{lock_unchanged, write_mark};
 use super::volume::{Access, OpenVolume};
-use super::{Failure, gate};
+use super::{Failure, format, gate};
 
 /// The answer of a disk.
 pub type Look<'a, T> = BoxFuture<'a, Result<T, Obstacle>>;
@@ -74,7 +74,7 @@ pub trait Host: Disks {
     /// Makes a link, unless the volume or its mark has changed since the scan.
     fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()>;
 
-    /// Makes the entry of a disk, unless it is in use, not blank, or another one than that of the order.
+    /// Makes the entry of a disk, unless it is in use or not as it was when the order was given.
     fn take_in<'a>(&'a self, order: &'a DiskOrder, facts: &'a PassFacts) -> Look<'a, ()>;
 
     /// Removes a link. Returns whether there was one.
@@ -296,7 +296,11 @@ impl Host for LocalHost {
         let (of_disk, mark) = (order.clone(), order.mark.clone());
         let work = async move {
             let facts = self.facts(facts).await?;
-            let disk = on_thread(move || intake::open_blank(&of_disk, &facts)).await?;
+            let disk = on_thread(move || intake::open(&of_disk, &facts)).await?;
+            if order.how != Intake::Link {
+                let made = format::take_in(disk, order).await;
+                return made.map_err(|failure| Obstacle::Unknown(failure.message));
+            }
             let _locked = on_thread(move || intake::write_mark(disk, &mark)).await?;
             // Not on a thread: when nothing waits for it any more, no entry is made.
             intake::make_entry(order)

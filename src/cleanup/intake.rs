@@ -1,4 +1,4 @@
-//! Makes the entry of a disk that a class takes in.
+//! Makes the entry of a disk that a class takes in: a link, or a mounted filesystem.
 //!
 //! The disk is opened exclusively, inspected and read again. It then gets a mark, which distinguishes it from a disk that
 //! was never taken in, also when its entry is removed or leads to another disk.
@@ -10,24 +10,28 @@ use std::path::Path;
 
 use crate::host::mark::Mark;
 use crate::inventory::{DiskContents, contents};
-use crate::plan::DiskOrder;
+use crate::plan::{DiskOrder, Intake};
 use crate::types::{MountPath, VolumeMode};
 
 use super::inspect::{NodeFacts, Obstacle};
 use super::volume::{Access, OpenVolume};
 
-/// Opens a disk that is still as planned, and blank. Blocking.
+/// Opens a disk that is still as planned. Blocking.
 ///
 /// # Errors
 /// Why it is not taken in.
-pub(super) fn open_blank(order: &DiskOrder, facts: &NodeFacts) -> Result<OpenVolume, Obstacle> {
+pub(super) fn open(order: &DiskOrder, facts: &NodeFacts) -> Result<OpenVolume, Obstacle> {
     let unknown = |why: String| Obstacle::Unknown(why);
     let path: MountPath = order
         .link
         .parse()
         .map_err(|why: &str| unknown(why.to_owned()))?;
     let class = &order.volume.class;
-    let opened = OpenVolume::open(&path, &class.name, VolumeMode::Block, Access::Offer, facts)?;
+    let access = match order.how {
+        Intake::Link => Access::Offer,
+        Intake::Make | Intake::Remake | Intake::Mount => Access::Clean,
+    };
+    let opened = OpenVolume::open(&path, &class.name, VolumeMode::Block, access, facts)?;
     let (found, planned) = (&opened.candidate, &order.volume.candidate);
     if (&found.identity, found.capacity, &found.mark)
         != (&planned.identity, planned.capacity, &planned.mark)
@@ -36,9 +40,12 @@ pub(super) fn open_blank(order: &DiskOrder, facts: &NodeFacts) -> Result<OpenVol
             "it has been exchanged or marked since it was found".into(),
         ));
     }
-    match contents(&opened.volume).map_err(unknown)? {
-        DiskContents::Blank => Ok(opened),
-        other => Err(unknown(format!("it is not blank any more: {other:?}"))),
+    let found = contents(&opened.volume, &facts.machine.sysfs).map_err(unknown)?;
+    match (order.how, &found) {
+        (Intake::Link | Intake::Make, DiskContents::Blank)
+        | (Intake::Make | Intake::Mount, DiskContents::Made)
+        | (Intake::Remake, _) => Ok(opened),
+        _ => Err(unknown(format!("what is on it has changed: {found:?}"))),
     }
 }
 

@@ -159,7 +159,7 @@ pub(super) fn check(
         Method::QuickReset => {
             return Ok(data_left(disk.check_zeroed())?);
         }
-        Method::Command(_) | Method::DeleteContents => {}
+        Method::Command(_) | Method::DeleteContents | Method::Reformat => {}
     }
     Ok(false)
 }

@@ -54,6 +54,16 @@ impl Marker {
         self.state.write(&volume, mark).map(drop)
     }
 
+    /// Writes the mark of a filesystem to the state directory, where it outlives the filesystem. Blocking.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(super) fn keep(&self, lock: &VolumeLock, mark: &Mark) -> Result<(), MarkError> {
+        let (root, path) = (Some(lock.as_fd()), self.path.as_path());
+        let volume = MarkedVolume::new(root, &self.identity, &self.class, path);
+        self.state.keep(&volume, mark)
+    }
+
     /// Records how clean the volume is, and restores what the offer recorded of its root.
     ///
     /// # Errors

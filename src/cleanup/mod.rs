@@ -11,6 +11,7 @@ pub mod attempt;
 pub(crate) mod blocking;
 pub mod commit;
 pub(crate) mod external;
+mod format;
 pub mod gate;
 mod host;
 pub(crate) mod inspect;

@@ -21,6 +21,7 @@ use crate::wipe::{tree, trim};
 
 use super::blocking::{PROBE_TIMEOUT, blocking};
 use super::external::external;
+use super::format;
 use super::volume::{OpenVolume, Opened};
 use super::{BoxedVolume, CleanVolume, Cleaning, Commit, Failure, Lock, LockedVolume, Marking};
 
@@ -57,6 +58,9 @@ impl LockedVolume for OpenVolume {
 
     fn wipe<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
         let (order, mark) = (&commit.order, commit.mark.clone());
+        if order.method == Method::Reformat {
+            return self.reformat(commit, progress).boxed();
+        }
         let (pv, trim) = (&order.pv.name, order.volume.class.trim);
         self.clean(pv, &order.method, trim, mark, progress).boxed()
     }
@@ -134,6 +138,26 @@ impl OpenVolume {
     }
 }
 
+impl OpenVolume {
+    /// Makes the filesystem again, and writes the mark as free.
+    async fn reformat(self, commit: &Commit, progress: &Progress) -> Result<CleanVolume, Failure> {
+        let (order, mark) = (&commit.order, commit.mark.clone());
+        let rule = order.volume.class.devices.clone();
+        let (Opened::Filesystem(root), Some(rule), Some(of_disk)) =
+            (self.volume, rule, mark.clone())
+        else {
+            let message = "a filesystem is made again only with a mark; set STATE_DIRECTORY to a mounted host directory";
+            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+        };
+        let lock = format::reformat(root, self.lock, &self.marker, rule, of_disk, progress).await?;
+        let lock = self.marker.free(mark, &order.method, lock).await?;
+        Ok(CleanVolume {
+            data_left: false,
+            lock: Box::new(lock),
+        })
+    }
+}
+
 /// Empties a filesystem and trims it if `trim` is set. Logs if deleted data can still be read from the disk.
 fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> {
     let nested = nested_mounts(root.mount())?;
@@ -188,7 +212,7 @@ fn reset(device: &Device, method: &Method, progress: &Progress) -> Result<WipeOu
         Method::Zero(passes) => disk.zero(*passes).and_then(zeroed)?,
         Method::Overwrite(passes) => disk.overwrite(*passes).and_then(zeroed)?,
         Method::Discard => disk.discard().and_then(zeroed)?,
-        Method::DeleteContents | Method::Command(_) => {
+        Method::DeleteContents | Method::Reformat | Method::Command(_) => {
             let message = format!("{method} does not clean devices");
             return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
         }

@@ -9,6 +9,7 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use super::pattern::NamePattern;
 use super::text;
 use crate::quantity;
+use crate::types::FsType;
 
 /// The rule of a class. Only blank disks are taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,12 @@ pub struct Devices {
     /// `model` (default any): globs of the model that the disk reports, with `_` for blanks.
     #[serde(default)]
     pub model: NamePattern,
+    /// `filesystem` (default none: the disk itself; or `ext4`, `xfs`): what is made on each disk, and made again to clean it.
+    #[serde(default)]
+    pub filesystem: Option<FsType>,
+    /// `mountOptions` (default none): options with which these filesystems are mounted.
+    #[serde(default)]
+    pub mount_options: Vec<String>,
     /// `approve` (default `Plan`; or `Auto`): whether an operator approves the disks first.
     #[serde(default)]
     pub approve: Approve,

@@ -12,7 +12,8 @@ const MIN_SIMILARITY: f64 = 0.86;
 
 /// The keys of the terms of a selector, and of their requirements.
 const SELECTOR: &str = "matchExpressions matchFields key operator values";
-const DEVICES: &str = "match exclude minSize maxSize rotational model approve";
+const DEVICES: &str =
+    "match exclude minSize maxSize rotational model filesystem mountOptions approve";
 const TOLERATION: &str = "key operator value effect tolerationSeconds";
 
 /// The known keys of a map.

@@ -264,6 +264,18 @@ fn check_devices(name: &str, class: &Class, rule: &Devices, given: &Value) -> Re
     {
         return Err(unfit("devices.maxSize", &given["maxSize"]));
     }
+    match rule.filesystem {
+        None if !rule.mount_options.is_empty() => {
+            return Err(
+                "devices.mountOptions requires devices.filesystem; set it, or remove mountOptions"
+                    .into(),
+            );
+        }
+        Some(_) if class.volume_mode == VolumeMode::Block || class.fs_type.is_some() => {
+            return Err("devices.filesystem makes mounted volumes; remove volumeMode: Block and fsType, or filesystem".into());
+        }
+        _ => {}
+    }
     let key = format!("{APPROVE_PREFIX}{name}");
     if rule.approve == Approve::Plan && name.len() > MAX_ANNOTATION {
         return Err(format!(

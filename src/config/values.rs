@@ -17,6 +17,7 @@ approve: Plan or Auto
 devices: a map of the rule's keys, such as {match: [/dev/disk/by-id/nvme-*], minSize: 500Gi}
 discoveryPolicy: Any or EmptyOnly
 exclude: a list of globs of links, such as [/dev/disk/by-id/nvme-eui.*]
+filesystem: ext4 or xfs
 fsType: the name of a filesystem, such as ext4 or xfs
 hostDir: the absolute path, without "..", of a directory with volumes only, such as /mnt/disks
 its name: the name of a StorageClass, of lower-case letters, digits, "-" and "."
@@ -30,6 +31,7 @@ maxSize: a size of at least minSize, such as 500Gi or 2T
 minSize: a size, such as 500Gi or 2T
 missingVolumePolicy: Report or Delete
 model: globs separated by commas, with "_" for blanks, such as Samsung_SSD_*
+mountOptions: a list of mount options, such as [noatime]
 mountDir: the absolute path, without "..", of a directory with volumes only, such as /mnt/disks
 namePattern: globs separated by commas, such as nvme*,sd[b-z]; each set needs its "]"
 nodeLabelsForPV: a list of label keys, such as [topology.kubernetes.io/zone]

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -174,6 +175,35 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
         text: fields.versioned(),
         weak,
     })
+}
+
+/// The UUID of the filesystem that the provisioner makes on a device. It is that of the device's name, so that the
+/// filesystem is recognised without a record, on any node, and the identity of its volume stays. `None`: it has no name.
+pub fn made_uuid(facts: &DeviceFacts) -> Option<String> {
+    let name = disk_fields(facts);
+    (!name.0.is_empty()).then(|| uuid_of(&name.to_string()))
+}
+
+/// Whether the provisioner made a filesystem, by its identity.
+pub fn is_made(identity: &Identity) -> bool {
+    let Some(fields) = Fields::parse(&identity.text) else {
+        return false;
+    };
+    let on = fields
+        .0
+        .get("on")
+        .map(|it| percent_decode_str(it).decode_utf8_lossy());
+    let made = on.map(|name| uuid_of(&name));
+    let is_whole = fields.0.get("root").is_some_and(|root| root == "/");
+    is_whole && made.is_some() && made.as_ref() == fields.0.get("uuid")
+}
+
+/// A UUID of version 8 (RFC 9562): of the SHA-256 of a name.
+fn uuid_of(name: &str) -> String {
+    let hash = super::sha256(format!("local-volume-provisioner {name}").as_bytes());
+    let at = |range: Range<usize>| &hash[range];
+    let (start, version, variant) = (at(0..8), at(13..16), at(17..20));
+    format!("{start}-{}-8{version}-a{variant}-{}", at(8..12), at(20..32))
 }
 
 /// The identity of a device. `path` is where it is offered.

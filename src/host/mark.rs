@@ -22,6 +22,7 @@ mod files;
 mod header;
 mod listing;
 mod root;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -37,7 +38,7 @@ use super::boot::BootTime;
 use super::identity::Identity;
 use super::sha256;
 use attribute::Attribute;
-use codec::{Content, Record};
+use codec::Record;
 use listing::Files;
 
 pub use super::ioctl::Inode;
@@ -339,48 +340,6 @@ impl Marks {
         files
             .chain(attribute.map(|bytes| Record::read(&bytes)))
             .collect()
-    }
-}
-
-impl StateDir {
-    /// Writes the mark of a volume, durably. It replaces all earlier records. Returns where it lies. Blocking: the
-    /// caller sets the time limit, and holds the volume's lock until this returns.
-    ///
-    /// # Errors
-    /// [`MarkError`]. The earlier mark counts unless the new one was written after all.
-    pub fn write(&self, volume: &MarkedVolume<'_>, mark: &Mark) -> Result<Place, MarkError> {
-        let marks = self.read_of(volume)?;
-        let attribute = volume.root.map(attribute::read).transpose()?;
-        let records = marks.records(volume, attribute);
-        let mut content = Content {
-            mark: mark.clone(),
-            replaces: records.into_iter().map(|it| it.digest).collect(),
-            identity: String::new(),
-            entry: String::new(),
-            directory: marks.directory.clone(),
-        };
-        let old_files = marks.files_of(volume).into_iter().map(|(name, _)| name);
-        let refusal = match volume.root {
-            None => "a device has no attributes".to_owned(),
-            Some(root) => match attribute::write(root, &content.encode()?) {
-                Ok(()) => {
-                    self.remove(old_files);
-                    return Ok(Place::Attribute);
-                }
-                Err(error) if attribute::is_refusal(&error) => error.to_string(),
-                Err(error) => return Err(error.into()),
-            },
-        };
-        if !marks.has_directory {
-            return Err(MarkError::NoPlace(refusal));
-        }
-        volume.identity.text.clone_into(&mut content.identity);
-        volume.entry.clone_into(&mut content.entry);
-        content.directory = None;
-        let name = files::name(volume);
-        self.replace(&name, &content.encode()?)?;
-        self.remove(old_files.filter(|old| **old != name));
-        Ok(Place::StateDirectory)
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Mount {
     pub read_only: bool,
     /// Whether what is mounted below it in another mount namespace, such as the host's, appears here.
     pub propagates: bool,
+    /// Whether what is mounted below it here appears in other mount namespaces, such as the host's.
+    pub is_shared: bool,
     /// Of an overlay: its directories, by the paths that its mount named.
     pub layers: Vec<PathBuf>,
 }
@@ -237,10 +239,12 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     }
     let mut fields = line.split(|byte| *byte == b' ');
     // Any number of optional fields, ended by a single hyphen.
-    let mut optional = fields.clone().skip(6).take_while(|it| *it != b"-");
-    let propagates = optional.any(|it| it.starts_with(b"shared:") || it.starts_with(b"master:"));
+    let optional = fields.clone().skip(6).take_while(|it| *it != b"-");
+    let has = |tag: &[u8]| optional.clone().any(|it| it.starts_with(tag));
+    let is_shared = has(b"shared:");
     let mut mount = Mount {
-        propagates,
+        propagates: is_shared || has(b"master:"),
+        is_shared,
         id: text(fields.next()?)?.parse().ok()?,
         parent: text(fields.next()?)?.parse().ok()?,
         device: DeviceNumber::parse(text(fields.next()?)?)?,

@@ -20,13 +20,16 @@ use crate::errors::chain;
 use crate::host::Machine;
 use crate::host::access::Access;
 use crate::host::device::Device;
+use crate::host::identity;
 use crate::host::identity::Identity;
 use crate::host::mark::MarkOnDisk;
 use crate::host::mounts::DeviceNumber;
+use crate::host::sysfs::Sysfs;
 use crate::types::MountPath;
 use crate::wipe::device::Disk;
 use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
+use crate::wipe::superblock;
 
 use super::{Candidate, Contents, Opened};
 
@@ -113,14 +116,16 @@ impl BlockDisk {
     /// Whether only its contents are still to decide.
     fn is_worth_reading(&self, rule: &Devices) -> bool {
         let is_named = || self.links.iter().any(|link| rule.names(link));
+        let has_mark = |it: &Candidate| it.mark.on_disk != MarkOnDisk::Absent;
         let is_usable = |it: &Candidate| {
             it.in_use.is_none()
-                && it.mark.on_disk == MarkOnDisk::Absent
+                && (!has_mark(it) || rule.filesystem.is_some())
                 && !it.read_only
                 && !it.identity.weak
         };
+        let is_marked = self.candidate.as_ref().is_ok_and(has_mark);
         self.candidate.as_ref().is_ok_and(is_usable)
-            && self.fits(rule).is_ok()
+            && (is_marked || self.fits(rule).is_ok())
             && self.partitions.is_empty()
             && (self.special.is_none() || is_named())
     }
@@ -135,6 +140,8 @@ pub enum DiskContents {
     Signature(String),
     /// No known signature, but other data.
     Data,
+    /// The complete filesystem that the provisioner makes on this disk.
+    Made,
     /// Not read, or not yet. It is not read if it has a user or a mark.
     NotRead,
 }
@@ -208,9 +215,9 @@ pub(super) fn survey(
 }
 
 impl Reading {
-    fn begin(opened: Opened) -> Self {
+    fn begin(opened: Opened, sysfs: Sysfs) -> Self {
         let (send, result) = mpsc::channel();
-        spawn_blocking(move || send.send(contents(&opened)));
+        spawn_blocking(move || send.send(contents(&opened, &sysfs)));
         Self {
             begun: Instant::now(),
             result: Some(result),
@@ -326,7 +333,7 @@ fn disk(
             is_settled = last.disk.is_settled;
         }
         if !reading.as_ref().is_some_and(|it| it.is_current(is_settled)) {
-            reading = Some(Reading::begin(opened));
+            reading = Some(Reading::begin(opened, machine.sysfs.clone()));
         }
     }
     Ok((disk, reading))
@@ -353,8 +360,9 @@ fn open(
 ///
 /// # Errors
 /// Why it cannot be read.
-pub(crate) fn contents(opened: &Opened) -> Result<DiskContents, String> {
+pub(crate) fn contents(opened: &Opened, sysfs: &Sysfs) -> Result<DiskContents, String> {
     match opened.contents() {
+        Ok(Contents::Holds(_)) if is_made(opened, sysfs)? => return Ok(DiskContents::Made),
         Ok(Contents::Holds(what)) => return Ok(DiskContents::Signature(what)),
         Err(error) => return Err(error.to_string()),
         Ok(Contents::Empty | Contents::NotLookedAt) => {}
@@ -368,4 +376,18 @@ pub(crate) fn contents(opened: &Opened) -> Result<DiskContents, String> {
         Err(WipeError::NotZero { .. }) => Ok(DiskContents::Data),
         Err(error) => Err(chain(&error)),
     }
+}
+
+/// Whether a disk has the complete filesystem that the provisioner makes on it.
+fn is_made(opened: &Opened, sysfs: &Sysfs) -> Result<bool, String> {
+    let Opened::Device(device) = opened else {
+        return Ok(false);
+    };
+    let progress = Progress::default();
+    let found = superblock::find(Disk::new(device.file(), device.size(), &progress));
+    let found = found.map_err(|error| chain(&error))?;
+    let facts = sysfs.device(device.number());
+    let made = facts.map(|facts| identity::made_uuid(&facts));
+    let made = made.map_err(|error| error.to_string())?;
+    Ok(made.is_some() && found.map(|it| it.1) == made)
 }

@@ -6,10 +6,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::config::Class;
 use crate::host::Machine;
 use crate::host::kubelet::{KubeletDir, PodMounts};
 use crate::host::mark::StateDir;
-use crate::types::VolumeMode;
+use crate::types::{FsType, VolumeMode};
 
 /// A reading of the directory.
 pub(super) struct Listing {
@@ -31,7 +32,7 @@ impl Listing {
     /// When the mount table cannot be read.
     pub(super) fn read(
         dir: &Path,
-        mode: VolumeMode,
+        class: &Class,
         state: &StateDir,
         kubelet: Option<&KubeletDir>,
     ) -> Result<Self, String> {
@@ -43,14 +44,23 @@ impl Listing {
         let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         // A container may have the host's directory mounted without mount propagation.
         let mount = machine.mounts.at(&real);
-        let is_stale =
-            mode == VolumeMode::Filesystem && mount.is_some_and(|mount| !mount.propagates);
+        let of_filesystems = class.volume_mode == VolumeMode::Filesystem;
+        let is_stale = of_filesystems && mount.is_some_and(|mount| !mount.propagates);
+        let made = class.devices.as_ref().and_then(|it| it.filesystem);
+        // The kubelet would give the empty directory to a pod.
+        let is_hidden = made.is_some() && mount.is_some_and(|mount| !mount.is_shared);
         let mut names = Vec::new();
         let shown = dir.display();
         let fault = if is_stale {
             Some(format!(
                 "mounts of the host do not appear in {shown} of this container, so it may show disks that are not there any more; set mountPropagation: HostToContainer for this volumeMount"
             ))
+        } else if is_hidden {
+            Some(format!(
+                "what is mounted in {shown} of this container does not appear on the host; set mountPropagation: Bidirectional for this volumeMount"
+            ))
+        } else if let Err(error) = made.map_or(Ok(()), FsType::find_program) {
+            Some(error.to_string())
         } else {
             let listed = list(dir, &mut names).err();
             listed.map(|error| format!("the directory {shown} cannot be read: {error}"))

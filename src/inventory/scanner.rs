@@ -184,13 +184,16 @@ impl DirScanner {
             return Err(silent);
         }
         let events = self.events.take().map_or_else(DirEvents::new, Ok);
-        let mode = self.class.volume_mode;
+        let class = Arc::clone(&self.class);
         let (path, state, kubelet) = (dir.clone(), self.state.clone(), self.kubelet.clone());
         let mut thread = spawn_blocking(move || {
             let path = path.as_path();
             // First, so that no change after the reading is missed.
             let events = events.and_then(|mut events| events.set_dir(path).map(|()| events));
-            (events, Listing::read(path, mode, &state, kubelet.as_ref()))
+            (
+                events,
+                Listing::read(path, &class, &state, kubelet.as_ref()),
+            )
         });
         match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
             Ok(Ok((events, listing))) => {

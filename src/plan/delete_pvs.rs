@@ -4,6 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use crate::host::identity::is_made;
 use crate::inventory::Volume;
 use crate::types::VolumeMode;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
@@ -28,6 +29,17 @@ const NEVER_USED: &str =
     "the PV was deleted and its volume is not cleaned, because it was never used";
 const RETAINED: &str =
     "the PV was deleted and its volume is not cleaned, because its reclaim policy is Retain";
+
+/// How a volume is cleaned.
+fn method(volume: &Volume) -> Method {
+    let (class, candidate) = (&volume.class, &volume.candidate);
+    let rule = class.devices.as_ref();
+    let makes_filesystems = rule.is_some_and(|rule| rule.filesystem.is_some());
+    if makes_filesystems && is_made(&candidate.identity) {
+        return Method::Reformat;
+    }
+    Method::of(candidate.kind, &class.cleaner)
+}
 
 impl<'a> Planner<'a> {
     /// Reconciles the metadata of our PVs, and starts the cleanups that are due.
@@ -139,7 +151,7 @@ impl<'a> Planner<'a> {
         CleanOrder {
             pv,
             volume: Arc::clone(volume),
-            method: Method::of(volume.candidate.kind, &volume.class.cleaner),
+            method: method(volume),
             job: None,
             cleaned_by: None,
             basis: generation,

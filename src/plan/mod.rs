@@ -57,7 +57,7 @@ pub use consent::{
 pub use delete_pvs::NO_JOB_IMAGE;
 pub use discover::some_of;
 pub use installations::other_installation;
-pub use intake::{DiskOrder, DiskReport};
+pub use intake::{DiskOrder, DiskReport, Intake};
 pub use ledger::{Ledger, OWNED_PAUSE, Refusal};
 pub use location::PvLocation;
 pub use mark::{Agreement, NO_MARKS, agreement, holds_leftovers, mark_of};

@@ -26,6 +26,8 @@ pub enum Method {
     Overwrite(u32),
     /// Devices: discard the contents and verify; write zeros to the whole device if that fails.
     Discard,
+    /// Filesystems that the provisioner made: reset the device and make the filesystem again, with the same UUID.
+    Reformat,
     /// A program with its arguments. `LOCAL_PV_BLKDEVICE` contains the path of the device.
     Command(Vec<String>),
 }
@@ -54,9 +56,11 @@ impl Method {
             // A discard guarantees nothing, either.
             Self::QuickReset => Some(true),
             Self::Command(_) => None,
-            Self::DeleteContents | Self::Zero(_) | Self::Overwrite(_) | Self::Discard => {
-                Some(false)
-            }
+            Self::DeleteContents
+            | Self::Reformat
+            | Self::Zero(_)
+            | Self::Overwrite(_)
+            | Self::Discard => Some(false),
         }
     }
 
@@ -90,6 +94,7 @@ impl fmt::Display for Method {
             Self::Zero(passes) => write!(f, "zero (passes: {passes})"),
             Self::Overwrite(passes) => write!(f, "overwrite (passes: {passes})"),
             Self::Discard => f.write_str("discard"),
+            Self::Reformat => f.write_str("reformat"),
             Self::Command(command) => write!(f, "command {}", command.join(" ")),
         }
     }

@@ -14,6 +14,7 @@ pub(crate) mod priority;
 pub mod progress;
 mod protect;
 pub mod signature;
+pub mod superblock;
 pub mod supervisor;
 pub mod tree;
 pub mod trim;

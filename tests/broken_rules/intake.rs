@@ -3,13 +3,14 @@
 use crate::rules::{Rule, rule};
 
 const INTAKE: &str = "src/plan/intake.rs";
+const SURVEY: &str = "src/plan/intake/survey.rs";
 
 pub const RULES: &[Rule] = &[
     rule(
         "a disk is taken in only after an approval",
         INTAKE,
-        "if rule.approve == Approve::Plan && !is_approved {",
-        "if rule.approve == Approve::Plan && !BROKEN && !is_approved {",
+        "filter(|it| is_approved || !it.is_new())",
+        "filter(|it| is_approved || BROKEN || !it.is_new())",
     ),
     rule(
         "an approval is for one list of disks",
@@ -19,19 +20,19 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "the list of an approval has the disks of the class",
-        INTAKE,
+        SURVEY,
         "disks.sort_unstable_by_key(|(name, _)| *name);",
         "disks.sort_unstable_by_key(|(name, _)| *name);\n        disks.retain(|_| !BROKEN);",
     ),
     rule(
         "a disk of two rules is left alone",
-        INTAKE,
+        SURVEY,
         "self.others.iter().find(takes) {",
         "self.others.iter().find(takes).filter(|_| !BROKEN) {",
     ),
     rule(
         "a disk that is there for a while is taken in",
-        INTAKE,
+        SURVEY,
         "DiskContents::Blank if !disk.is_settled => Err(LeftAlone::New),",
         "DiskContents::Blank if BROKEN || !disk.is_settled => Err(LeftAlone::New),",
     ),

@@ -8,9 +8,11 @@ use local_volume_provisioner::config::{
     self, AccessMode, Approve, Binding, Bytes, CleanMethod, Cleaner, Config, DEFAULT_TAINT_KEY,
     DiscoveryPolicy, MissingVolumePolicy, WeakIdentity,
 };
+use local_volume_provisioner::types::FsType;
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
+use crate::compat::mounts;
 use crate::helm::{Helm, Objects, chart_dir};
 
 /// The configuration, which the program has nothing to say against.
@@ -121,6 +123,8 @@ fn rule_for_disks_arrives_with_what_it_requires() {
         "maxSize": "8Ti",
         "rotational": "no",
         "model": "Fast_*",
+        "filesystem": "xfs",
+        "mountOptions": ["noatime", "discard"],
         "approve": "Auto",
     })));
     let config = read(&objects);
@@ -131,6 +135,8 @@ fn rule_for_disks_arrives_with_what_it_requires() {
     assert_eq!(rule.max_size, Some(Bytes(8 << 40)));
     assert_eq!(rule.rotational, Some(false));
     assert!(rule.model.matches("Fast_SSD") && !rule.model.matches("Slow"));
+    assert_eq!(rule.filesystem.map(FsType::as_str), Some("xfs"));
+    assert_eq!(rule.mount_options, ["noatime", "discard"]);
     assert_eq!(rule.approve, Approve::Auto);
 
     // Disks are opened, and a link to each is created in the directory of the class.
@@ -146,10 +152,66 @@ fn rule_for_disks_arrives_with_what_it_requires() {
     let expected = json!({ "path": "/mnt/a", "type": "DirectoryOrCreate" });
     assert_eq!(volume["hostPath"], expected);
 
-    let config = read(&helm.render_values(&class(json!({ "match": ["/dev/disk/by-id/a"] }))));
-    let rule = config.classes["a"].devices.as_ref().unwrap();
-    assert_eq!(rule.approve, Approve::Plan);
-    assert_eq!((rule.rotational, rule.min_size), (None, None));
+    for unset in [
+        json!({ "match": ["/dev/disk/by-id/a"] }),
+        json!({ "match": ["/dev/disk/by-id/a"], "filesystem": null, "mountOptions": null }),
+    ] {
+        let config = read(&helm.render_values(&class(unset)));
+        let rule = config.classes["a"].devices.as_ref().unwrap();
+        assert_eq!(rule.approve, Approve::Plan);
+        assert_eq!((rule.rotational, rule.min_size), (None, None));
+        assert!(rule.filesystem.is_none() && rule.mount_options.is_empty());
+    }
+}
+
+/// What the provisioner mounts reaches the kubelet. No other directory lets mounts of the container out.
+#[test]
+fn only_directories_of_filesystems_that_are_made_are_bidirectional() {
+    let helm = or_skip!(Helm::find());
+    let by_hand =
+        |name: &str, dir: &str| json!({ "name": name, "hostDir": dir, "namePattern": "by-hand-*" });
+    let ruled = |name: &str, dir: &str, filesystem: Value| {
+        json!({
+            "name": name, "hostDir": dir, "mountDir": format!("/c{dir}/"), "binding": "disk",
+            "devices": { "match": [format!("/dev/disk/by-id/{name}-*")], "filesystem": filesystem },
+        })
+    };
+    let shared = |name: &str, filesystem: Value| {
+        let mut class = ruled(name, "/shared", filesystem);
+        class["namePattern"] = format!("{name}*").into();
+        class
+    };
+    let classes = json!([
+        by_hand("mounts", "/mounts"),
+        ruled("raw", "/raw", Value::Null),
+        ruled("made", "/made", "ext4".into()),
+        shared("first", Value::Null),
+        shared("second", "xfs".into()),
+        by_hand("last", "/made/below"),
+    ]);
+    let objects = helm.render_values(&json!({
+        "classes": classes,
+        "nodeCleanup": { "enabled": true },
+        "test": { "enabled": true },
+    }));
+    let of_classes: Vec<_> = mounts(objects.container())
+        .into_iter()
+        .filter(|(name, ..)| !name.starts_with("provisioner-"))
+        .map(|(name, path, propagation, _)| (name, path, propagation))
+        .collect();
+    assert_eq!(
+        of_classes,
+        [
+            ("mounts", "/mounts", "HostToContainer"),
+            ("raw", "/c/raw", "HostToContainer"),
+            ("made", "/c/made", "Bidirectional"),
+            ("first", "/c/shared", "Bidirectional"),
+            ("last", "/made/below", "HostToContainer"),
+        ]
+    );
+    // Nor do mounts of the kubelet's directories, or those of other workloads.
+    let text = serde_json::to_string(&objects.0).unwrap();
+    assert_eq!(text.matches("Bidirectional").count(), 2);
 }
 
 /// The program's own defaults, but for what the chart is safer in.

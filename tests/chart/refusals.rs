@@ -138,6 +138,24 @@ const REFUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "classes: [{name: a, hostDir: /a, volumeMode: Block, binding: disk, devices: {match: [/dev/disk/by-id/a*], filesystem: ext4}}]",
+        &[
+            "class \"a\" has devices.filesystem, which makes mounted volumes",
+            "remove volumeMode: Block and fsType, or filesystem",
+        ],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, fsType: xfs, binding: disk, devices: {match: [/dev/disk/by-id/a*], filesystem: xfs}}]",
+        &["class \"a\" has devices.filesystem"],
+    ),
+    (
+        "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*], mountOptions: [noatime]}}]",
+        &[
+            "class \"a\" has devices.mountOptions without filesystem",
+            "set filesystem, or remove mountOptions",
+        ],
+    ),
+    (
         "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*]}}]\nnodeIsolation: {enabled: true}",
         &["nodeIsolation: class \"a\" has binding: disk"],
     ),
@@ -311,6 +329,8 @@ const ACCEPTED: &[&str] = &[
     "classes: [{name: a, hostDir: /a, devices: null}]\nprivileged: false",
     "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*], exclude: null, minSize: '1e12'}}]",
     "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: ['/dev/disk/by-id/a, /dev/disk/by-path/pci-*']}}]\nmountDevVolume: false\nadditionalVolumes: [{name: b, hostPath: {path: /dev}}]\nadditionalVolumeMounts: [{name: b, mountPath: /dev/}]",
+    "classes: [{name: a, hostDir: /a, volumeMode: Block, binding: disk, devices: {match: [/dev/disk/by-id/a*], filesystem: null, mountOptions: []}}]",
+    "classes: [{name: a, hostDir: /a, volumeMode: Filesystem, fsType: '', binding: disk, devices: {match: [/dev/disk/by-id/a*], filesystem: xfs, mountOptions: null}}]",
     "updateStrategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 2}}",
     "updateStrategy: {type: OnDelete}",
     "classes: [{name: a.b-1, hostDir: /a, mountDir: null, cleanupTimeout: 1h0.5m}]",

@@ -187,6 +187,8 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
             class("devices", json!({ "match": [] })),
             class("devices", json!({ "match": [1], "approve": "Maybe", "rotational": "often" })),
             class("devices", json!({ "minSize": 5, "exclude": [""] })),
+            class("devices", json!({ "match": ["a"], "filesystem": "btrfs", "mountOptions": "noatime" })),
+            class("devices", json!({ "match": ["a"], "filesystem": "xfs", "mountOptions": [1] })),
         ],
     }));
     for place in [
@@ -214,6 +216,9 @@ fn values_of_the_wrong_kind_are_refused_by_name() {
         "/classes/8/devices",
         "/classes/8/devices/minSize",
         "/classes/8/devices/exclude/0",
+        "/classes/9/devices/filesystem",
+        "/classes/9/devices/mountOptions",
+        "/classes/10/devices/mountOptions/0",
     ] {
         assert!(said.contains(&format!("'{place}'")), "{place}: {said}");
     }

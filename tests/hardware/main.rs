@@ -15,6 +15,7 @@ mod disk;
 mod failing;
 mod intake;
 mod lying;
+mod made;
 mod moved;
 mod power;
 mod pulled;

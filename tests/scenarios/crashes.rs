@@ -3,7 +3,7 @@
 mod disk;
 mod points;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -11,6 +11,9 @@ use support::{LoopDevice, Stage};
 
 use super::BINARY;
 use disk::{DEVICE_SIZE, Disk};
+
+/// The volume that is cleaned, and one that stays in use.
+const NAMES: [&str; 2] = ["dies", "in-use"];
 
 /// A class of volumes, and how they are cleaned.
 struct Kind {
@@ -28,6 +31,8 @@ enum Below {
     Tmpfs,
     /// A device that cannot, so that it is written all over.
     Ramfs,
+    /// A device on which the provisioner makes a filesystem.
+    Made,
 }
 
 fn kinds(stage: &Stage) -> Vec<Kind> {
@@ -45,6 +50,14 @@ fn kinds(stage: &Stage) -> Vec<Kind> {
             class: "contents",
             settings: json!({}),
             below: Below::Nothing,
+        },
+        Kind {
+            class: "reformat",
+            settings: json!({
+                "binding": "disk",
+                "devices": { "match": NAMES.map(by_id), "filesystem": "ext4", "approve": "Auto" },
+            }),
+            below: Below::Made,
         },
         raw("quick", Below::Tmpfs, json!({ "cleanMethod": "quick" })),
         raw("zero", Below::Ramfs, json!({ "cleanMethod": "zero" })),
@@ -76,6 +89,29 @@ fn cleaner(stage: &Stage) -> PathBuf {
     file
 }
 
+fn by_id(name: &str) -> String {
+    format!("/dev/disk/by-id/{name}")
+}
+
+/// Volumes of a kind, with what keeps their devices.
+fn volumes(stage: &Stage, kind: &Kind, dir: &Path) -> [(PathBuf, Option<LoopDevice>); 2] {
+    if kind.below != Below::Made {
+        return NAMES.map(|name| volume(stage, kind, dir, name));
+    }
+    let devices = NAMES.map(|name| {
+        // The file has another name than those of other tests, which are other disks.
+        let name = format!("{name}-{}", std::process::id());
+        let file = File::create_new(stage.sandbox.path().join(name)).unwrap();
+        file.set_len(64 << 20).unwrap();
+        LoopDevice::over(&file).unwrap()
+    });
+    let [a, b] = NAMES.map(by_id);
+    let links = [(devices[0].path(), &*a), (devices[1].path(), &*b)];
+    stage.sandbox.own_dev(&links).unwrap();
+    let [a, b] = devices;
+    [(dir.join(NAMES[0]), Some(a)), (dir.join(NAMES[1]), Some(b))]
+}
+
 /// A volume of a kind, with what keeps its device.
 fn volume(stage: &Stage, kind: &Kind, dir: &Path, name: &str) -> (PathBuf, Option<LoopDevice>) {
     // No other test on this machine has volumes of this name.
@@ -99,7 +135,7 @@ fn volume(stage: &Stage, kind: &Kind, dir: &Path, name: &str) -> (PathBuf, Optio
 
 fn disk(kind: &Kind, path: &Path) -> Disk {
     match kind.below {
-        Below::Nothing => Disk::Filesystem(path.to_owned()),
+        Below::Nothing | Below::Made => Disk::Filesystem(path.to_owned()),
         _ => Disk::Device(path.to_owned()),
     }
 }

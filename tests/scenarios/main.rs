@@ -31,6 +31,7 @@ mod jobs;
 mod kit;
 mod lifecycles;
 mod limits;
+mod made_filesystems;
 mod marks;
 mod metrics;
 mod migration;

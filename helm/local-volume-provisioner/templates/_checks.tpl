@@ -67,6 +67,12 @@
 {{- if include "local-volume-provisioner.lacksDev" $ -}}
 {{- fail (printf "mountDevVolume: false hides /dev/disk from devices of class %q; set mountDevVolume to true, or remove devices" .name) -}}
 {{- end -}}
+{{- if and .devices.filesystem (or .fsType (eq (.volumeMode | default "") "Block")) -}}
+{{- fail (printf "classes: class %q has devices.filesystem, which makes mounted volumes; remove volumeMode: Block and fsType, or filesystem" .name) -}}
+{{- end -}}
+{{- if and .devices.mountOptions (not .devices.filesystem) -}}
+{{- fail (printf "classes: class %q has devices.mountOptions without filesystem; set filesystem, or remove mountOptions" .name) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .cleanMethod .blockCleanerCommand -}}
 {{- fail (printf "classes: class %q has a cleanMethod and a blockCleanerCommand, which are two answers to one question; keep one of the two" .name) -}}

@@ -99,9 +99,15 @@ failureThreshold: 6
 
 {{/*
 The directories of the host, as a list of: name, hostPath, type, mountPath, readOnly, mountPropagation.
-A directory that classes share is mounted once.
+A directory that classes share is mounted once. What the provisioner mounts in it itself must reach the kubelet.
 */}}
 {{- define "local-volume-provisioner.hostPaths" -}}
+{{- $propagations := dict -}}
+{{- range .Values.classes -}}
+{{- if (.devices | default dict).filesystem -}}
+{{- $_ := set $propagations (clean (.mountDir | default .hostDir)) "Bidirectional" -}}
+{{- end -}}
+{{- end -}}
 {{- $seen := dict -}}
 {{- range $class := .Values.classes }}
 {{- $mountPath := clean ($class.mountDir | default $class.hostDir) }}
@@ -113,7 +119,7 @@ A directory that classes share is mounted once.
   type: Directory
   {{- end }}
   mountPath: {{ $mountPath | quote }}
-  mountPropagation: HostToContainer
+  mountPropagation: {{ get $propagations $mountPath | default "HostToContainer" }}
 {{- end }}
 {{- end }}
 {{- range $part := list "pods" "plugins" }}

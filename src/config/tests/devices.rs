@@ -83,6 +83,26 @@ const OF_DEVICES: &[(&str, &str)] = &[
         "class \"c\": devices.model is \"[a\"; write globs separated by commas, with \"_\" for blanks, such as Samsung_SSD_*",
     ),
     (
+        "{match: [/dev/disk/by-id/a], filesystem: btrfs}",
+        "class \"c\": devices.filesystem is \"btrfs\"; write ext4 or xfs",
+    ),
+    (
+        "{match: [/dev/disk/by-id/a], filesystem: xfs, mountOptions: noatime}",
+        "class \"c\": devices.mountOptions is \"noatime\"; write a list of mount options, such as [noatime]",
+    ),
+    (
+        "{match: [/dev/disk/by-id/a], mountOptions: [noatime]}",
+        "class \"c\": devices.mountOptions requires devices.filesystem; set it, or remove mountOptions",
+    ),
+    (
+        "{match: [/dev/disk/by-id/a], filesystem: xfs}, volumeMode: Block",
+        "class \"c\": devices.filesystem makes mounted volumes; remove volumeMode: Block and fsType, or filesystem",
+    ),
+    (
+        "{match: [/dev/disk/by-id/a], filesystem: xfs}, fsType: xfs",
+        "class \"c\": devices.filesystem makes mounted volumes; remove volumeMode: Block and fsType, or filesystem",
+    ),
+    (
         "{match: [/dev/disk/by-id/a], approve: Maybe}",
         "class \"c\": devices.approve is \"Maybe\"; write Plan or Auto",
     ),
@@ -163,5 +183,6 @@ fn examples_of_the_page_have_no_fault_and_no_warning() {
                 .map(|it| it.volume_mode),
         );
     }
-    assert_eq!(modes, [VolumeMode::Block, VolumeMode::Filesystem]);
+    let filesystem = VolumeMode::Filesystem;
+    assert_eq!(modes, [VolumeMode::Block, filesystem, filesystem]);
 }

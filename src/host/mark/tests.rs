@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::codec::Content;
 use super::*;
 use crate::host::identity::Identity;
 use crate::host::mounts::MountTable;

@@ -35,6 +35,7 @@ fn a_line_has_all_its_fields() {
             source: "/dev/root".into(),
             read_only: true,
             propagates: true,
+            is_shared: false,
             layers: Vec::new(),
         }
     );

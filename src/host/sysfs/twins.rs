@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{DeviceFacts, Sysfs, device_number, name, number_in};
@@ -106,13 +106,18 @@ impl Sysfs {
         Ok(others.filter(has_same_bytes).cloned().collect())
     }
 
+    /// Its device node.
+    pub fn node(&self, device: &DeviceFacts) -> PathBuf {
+        self.dev.join(device.name.replace('!', "/"))
+    }
+
     /// Whether a disk is claimed, in any mount namespace: by a mount of it or of a partition, swap, LVM, md,
     /// device-mapper, or another exclusive open.
     ///
     /// # Errors
     /// When the disk cannot be opened.
     pub fn is_claimed(&self, disk: &DeviceFacts) -> io::Result<bool> {
-        let node = self.dev.join(disk.name.replace('!', "/"));
+        let node = self.node(disk);
         match Device::open(&node, Access::Offer) {
             Ok(device) if device.number() == disk.number => Ok(false),
             Err(OpenError::InUse { .. }) => Ok(true),

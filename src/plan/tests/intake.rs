@@ -1,5 +1,6 @@
 //! Which disks a rule takes in: the blank and unused ones that it matches, and no other.
 
+mod filesystems;
 mod reasons;
 
 use std::collections::BTreeSet;

@@ -43,7 +43,10 @@ impl Disk {
     /// Whether nothing is on it. Of a device every byte counts: an interrupted wipe may have left random ones.
     pub fn is_clean(&self) -> bool {
         match self {
-            Self::Filesystem(dir) => fs::read_dir(dir).unwrap().next().is_none(),
+            Self::Filesystem(dir) => {
+                let mut entries = fs::read_dir(dir).unwrap();
+                entries.all(|entry| entry.unwrap().file_name() == "lost+found")
+            }
             Self::Device(path) => fs::read(path).unwrap().iter().all(|byte| *byte == 0),
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use local_volume_provisioner::crash::CRASH_POINTS;
@@ -12,13 +13,13 @@ use support::names::FINALIZER;
 use support::stage::{is_terminating, phase, uid};
 use support::{Program, Stage, killed_by};
 
-use super::{BINARY, Disk, cleaners_of, disk, kinds, volume};
+use super::{BINARY, Disk, cleaners_of, disk, kinds, volumes};
 
 /// Before a bound volume is recorded as used, on the disk and on its PV.
 const AS_BOUND: [&str; 2] = ["write-mark", "record-on-pv"];
 
 /// Ways to clean, and where the program dies at each: `point`, or `point:pass` for a later pass of it.
-const CASES: [(&str, &[&str]); 7] = [
+const CASES: [(&str, &[&str]); 8] = [
     // 256 files in 24 directories.
     (
         "contents",
@@ -29,6 +30,7 @@ const CASES: [(&str, &[&str]); 7] = [
             "verify",
         ],
     ),
+    ("reformat", &["reformat", "make-filesystem", "mount"]),
     ("quick", &["drop-contents", "write-chunk", "verify"]),
     // 65 markers, and 4 MiB of zeros.
     (
@@ -163,7 +165,11 @@ impl Case<'_> {
 }
 
 fn dies_at_each_point(case: &str) {
-    let stage = or_skip!(Stage::set(BINARY));
+    let mut stage = or_skip!(Stage::set(BINARY));
+    if case == "reformat" {
+        // A disk has to be there for a minute.
+        stage.set_timeout(Duration::from_secs(100));
+    }
     let class = if case == "job" { "zero" } else { case };
     let kinds = kinds(&stage);
     let kind = kinds.iter().find(|kind| kind.class == class).unwrap();
@@ -171,8 +177,7 @@ fn dies_at_each_point(case: &str) {
     if case == "job" {
         stage.configure("useJobForCleaning", "true");
     }
-    let [(path, _device), (in_use_at, _other)] =
-        ["dies", "in-use"].map(|name| volume(&stage, kind, &dir, name));
+    let [(path, _device), (in_use_at, _other)] = volumes(&stage, kind, &dir);
     let volumes = Case {
         stage: &stage,
         disk: disk(kind, &path),
@@ -196,6 +201,11 @@ fn dies_at_each_point(case: &str) {
 #[test]
 fn emptied_filesystem() {
     dies_at_each_point("contents");
+}
+
+#[test]
+fn filesystem_that_is_made_again() {
+    dies_at_each_point("reformat");
 }
 
 #[test]
