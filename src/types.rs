@@ -208,6 +208,13 @@ impl FsType {
         }
     }
 
+    /// The type of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Ext4, Self::Xfs]
+            .into_iter()
+            .find(|it| it.as_str() == name)
+    }
+
     /// The program that makes it.
     pub fn mkfs(self) -> &'static str {
         match self {

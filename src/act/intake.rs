@@ -27,13 +27,19 @@ impl Actor {
             let made = this.make_entry(&order, &facts).await;
             let (class, disk) = (&order.volume.class.name, &order.link);
             let made = made.map_err(|why| {
-                ApiError::Disk(format!("{disk} is not taken in by class {class:?}: {why}"))
+                ApiError::Disk(format!("class {class:?} cannot take in {disk}: {why}"))
             });
-            if made.is_ok() {
-                tracing::info!(class, disk, how = ?order.how, "took in a disk");
-                let path = order.volume.path.clone();
-                this.ledger.lock().marked.insert(path);
+            let path = order.volume.path.clone();
+            let mut ledger = this.ledger.lock();
+            match &made {
+                Ok(()) => {
+                    tracing::info!(class, disk, how = ?order.how, "took in a disk");
+                    ledger.untaken.remove(&path);
+                    ledger.marked.insert(path);
+                }
+                Err(why) => drop(ledger.untaken.insert(path, why.to_string())),
             }
+            drop(ledger);
             this.write(Some(guard), &expectations, async { made }, |is_ok| is_ok);
         });
     }

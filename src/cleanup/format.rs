@@ -1,8 +1,8 @@
 //! Makes the filesystem of a disk, and mounts it.
 //!
 //! The mark of the disk tells how far it has come: `pending` until its filesystem is made and mounted, `wiping` while it is
-//! made again, `free` once it is mounted. Each step can be repeated after a crash or a reboot. What is on a disk is lost only while its
-//! mark is `wiping`.
+//! made again, `free` once it is mounted. Each step can be repeated after a crash or a reboot. What is on a disk is lost
+//! only while its mark is `wiping`.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -109,6 +109,7 @@ pub(super) async fn reformat(
     let of_volume = marker.clone();
     let prepare = move || {
         rule.filesystem.map_or(Ok(()), FsType::find_program)?;
+        let mounted = FsType::named(&root.mount().fs_type).ok_or_else(not_a_disk)?;
         let sysfs = Sysfs::default();
         let facts = sysfs.device(root.mount().device)?;
         let node = node_of(&facts, &sysfs)?;
@@ -138,9 +139,9 @@ pub(super) async fn reformat(
         target.write_mark(MarkState::Pending)?;
         // Until then the filesystem is in use.
         drop((root, lock));
-        Ok(Arc::new(target))
+        Ok((Arc::new(target), mounted))
     };
-    let target = blocking(false, prepare).await?;
+    let (target, mounted) = blocking(false, prepare).await?;
     if let Err(failure) = target.unmount().await {
         let target = Arc::clone(&target);
         blocking(false, move || target.write_mark(MarkState::Free)).await?;
@@ -150,8 +151,7 @@ pub(super) async fn reformat(
         Ok(device) => device,
         Err(failure) => {
             // Nothing has changed.
-            let found = target.rule.filesystem.ok_or_else(not_a_disk)?;
-            target.mount(found).await?;
+            target.mount(mounted).await?;
             return Err(failure);
         }
     };

@@ -106,12 +106,23 @@ impl<'a> Planner<'a> {
             others: others.collect(),
         };
         let intake = survey.select();
-        let taken = intake.taken.values();
-        let taken = taken.map(|it| survey.report(it.disk, None));
+        let untaken = &self.snapshot.ledger.untaken;
+        let failed = |name: &&str| untaken.get(&class.host_dir.join(name)).cloned();
+        let taken = intake.taken.iter();
+        let taken: Vec<_> = taken
+            .map(|(name, it)| survey.report(it.disk, failed(name)))
+            .collect();
+        for why in taken.iter().filter_map(|it| it.left_alone.clone()) {
+            self.notice(
+                About::Node(self.node.name.clone()),
+                reasons::DEVICE_FAILED,
+                why,
+            );
+        }
         // The volumes of the class have reports of their own.
         let left = intake.left.iter().filter(|(_, why)| !survey.is_own(why));
         let left = left.map(|(disk, why)| survey.report(disk, Some(why.to_string())));
-        let reports = taken.chain(left).collect();
+        let reports = taken.into_iter().chain(left).collect();
         if let Some(report) = self.plan.classes.last_mut() {
             report.disks = reports;
             report.disks_fault.clone_from(&observation.disks_fault);

@@ -97,6 +97,8 @@ pub struct Ledger {
     /// What became of the search for PVs of other nodes whose disks were moved here, by path: why a volume waits, or (any
     /// other reason) that there is none.
     pub moved: Refusals,
+    /// Why disks could not be taken in when this was tried last, by the paths of their entries.
+    pub untaken: BTreeMap<HostPath, String>,
     /// The links that were made, by token, each with the [`super::Snapshot::epoch`] in which the API server has confirmed its
     /// PV, or why the link was not made.
     pub linked: BTreeMap<String, Result<u64, String>>,

@@ -69,6 +69,7 @@ pub mod reasons {
     pub const VOLUME_UNVERIFIED: &str = "VolumeUnverified";
     pub const VOLUME_DATA_LEFT: &str = "VolumeDataLeft";
     pub const DEVICES_FOUND: &str = "DevicesFound";
+    pub const DEVICE_FAILED: &str = "DeviceFailed";
     pub const STARTUP_TAINT_REMOVED: &str = "StartupTaintRemoved";
     pub const STARTUP_TAINT_STAYS: &str = "StartupTaintStays";
     pub const CAPACITY_SHARED: &str = "CapacityShared";

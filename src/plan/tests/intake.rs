@@ -296,6 +296,24 @@ fn nothing_is_taken_in_while_the_class_can_offer_nothing_or_another_one_is_fault
 }
 
 #[test]
+fn disk_that_could_not_be_taken_in_shows_the_cause_and_is_tried_again() {
+    let why = "class \"fast\" cannot take in it: it is broken";
+    let world = with(world_with(rule(), vec![block_disk(1)]), |world| {
+        let untaken = &mut world.snapshot.ledger.untaken;
+        untaken.insert(path("/mnt/fast/nvme-Fast_1"), why.into());
+    });
+    assert_eq!(left_alone(&world), why);
+    assert_eq!(taken(&world), [LINK]);
+    let plan = world.plan();
+    let mut notices = plan.notices.iter().map(|it| (it.reason, &*it.message));
+    assert!(
+        notices.any(|it| it == ("DeviceFailed", why)),
+        "{:?}",
+        plan.notices
+    );
+}
+
+#[test]
 fn two_disks_of_one_name_are_one_volume() {
     let twin = with(block_disk(2), |it| {
         it.links = vec!["/dev/disk/by-path/nvme-Fast_1".into()];
