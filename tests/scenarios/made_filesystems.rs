@@ -30,19 +30,22 @@ fn made(stage: &Stage, fs_type: &str, size: u64) -> (LoopDevice, PathBuf) {
     let device = LoopDevice::over(&file).unwrap();
     let links = [(device.path(), &*by_id("disk"))];
     stage.sandbox.own_dev(&links).unwrap();
-    let dir = class(stage, fs_type, "noatime");
-    (device, dir.join("disk"))
-}
-
-fn class(stage: &Stage, fs_type: &str, option: &str) -> PathBuf {
     let rule = json!({
         "match": [by_id("disk")],
         "filesystem": fs_type,
-        "mountOptions": [option],
+        "mountOptions": ["noatime"],
         "approve": "Auto",
     });
-    let settings = json!({ "binding": "disk", "devices": rule });
-    stage.class("made", &settings)
+    let class = json!({ "binding": "disk", "devices": rule });
+    let dir = stage.class("made", &class);
+    (device, dir.join("disk"))
+}
+
+/// Changes the mount option of the class.
+fn mount_with(stage: &Stage, before: &str, option: &str) {
+    let map = stage.config_dir().join("storageClassMap");
+    let map = fs::read_to_string(map).unwrap();
+    stage.configure("storageClassMap", &map.replace(before, option));
 }
 
 fn taken_in(stage: &Stage, path: &Path) -> k8s_openapi::api::core::v1::PersistentVolume {
@@ -204,7 +207,7 @@ fn class_is_refused_where_no_filesystem_can_be_made_or_seen() {
 fn filesystem_that_cannot_be_mounted_is_reported_and_is_not_made_twice() {
     let stage = or_skip!(crate::stage());
     let (device, path) = made(&stage, "ext4", 64 * MIB);
-    class(&stage, "ext4", "no-such-option");
+    mount_with(&stage, "noatime", "no-such-option");
     let mut program = stage.provisioner();
     let why = stage.within(TAKEN_IN, "it is reported", || {
         stage.events("DeviceFailed").pop()
@@ -213,7 +216,7 @@ fn filesystem_that_cannot_be_mounted_is_reported_and_is_not_made_twice() {
     assert_eq!(left_alone(&mut program), Some(why));
     let before = fs::read(device.path()).unwrap();
     assert!(stage.pvs_at(&path).is_empty() && mounted(&path).is_none());
-    class(&stage, "ext4", "nodev");
+    mount_with(&stage, "no-such-option", "nodev");
     let since = std::time::SystemTime::now();
     taken_in(&stage, &path);
     let root = fs::metadata(path.join("lost+found")).unwrap();
