@@ -15,7 +15,6 @@ use tokio::time::sleep;
 
 use crate::config::Devices;
 use crate::crash::crash_point;
-use crate::host::Machine;
 use crate::host::access::Access;
 use crate::host::boot::BootTime;
 use crate::host::device::Device;
@@ -25,6 +24,7 @@ use crate::host::lock::VolumeLock;
 use crate::host::mark::{Mark, MarkState, StateDir};
 use crate::host::mounts::{DeviceNumber, MountTable};
 use crate::host::sysfs::{DeviceFacts, Sysfs};
+use crate::host::{Machine, with_path};
 use crate::plan::{DiskOrder, Intake, reasons};
 use crate::types::{FsType, MountPath, VolumeMode};
 use crate::wipe::device::Disk;
@@ -46,12 +46,13 @@ struct Target {
     node: MountPath,
     number: DeviceNumber,
     size: u64,
+    facts: Arc<DeviceFacts>,
     lock: VolumeLock,
     /// What the mark of the disk is found by.
     marker: Marker,
     mark: Mark,
     rule: Devices,
-    /// The UUID of its filesystem.
+    /// The UUID of the filesystem that is made.
     uuid: String,
     entry: MountPath,
 }
@@ -77,6 +78,10 @@ pub(super) async fn take_in(disk: OpenVolume, order: &DiskOrder) -> Result<(), F
         let target = Target::new(&device, lock, marker, mark, rule, entry)?;
         let found = target.filesystem(&device)?;
         if found.is_none() && how == Intake::Make {
+            target
+                .rule
+                .filesystem
+                .map_or(Ok(()), FsType::find_program)?;
             target.write_mark(MarkState::Pending)?;
         }
         Ok((Arc::new(target), device, found))
@@ -204,7 +209,8 @@ impl Target {
             marker,
             mark,
             rule,
-            uuid: identity::made_uuid(&facts).ok_or_else(not_a_disk)?,
+            uuid: identity::uuid_to_make(&facts)?.ok_or_else(not_a_disk)?,
+            facts,
             entry,
         })
     }
@@ -222,7 +228,8 @@ impl Target {
     fn filesystem(&self, device: &Device) -> Result<Option<FsType>, Failure> {
         let progress = Progress::default();
         let found = superblock::find(Disk::new(device.file(), device.size(), &progress))?;
-        Ok(found.filter(|it| it.1 == self.uuid).map(|it| it.0))
+        let found = found.filter(|(_, uuid)| identity::has_made(&self.facts, uuid));
+        Ok(found.map(|(fs_type, _)| fs_type))
     }
 
     /// Makes the filesystem on a disk that is open exclusively, and mounts it. Only a blank disk is not reset first.
@@ -259,7 +266,10 @@ impl Target {
             let file = File::from(this.lock.as_fd().try_clone_to_owned()?);
             let progress = Progress::default();
             match superblock::find(Disk::new(&file, this.size, &progress))? {
-                Some((made, uuid)) if made == fs_type && uuid == this.uuid => Ok(()),
+                // From now on, it has nothing that is to be lost.
+                Some((made, uuid)) if made == fs_type && uuid == this.uuid => {
+                    this.write_mark(MarkState::Pending)
+                }
                 found => Err(failed(format!(
                     "{} has made no filesystem: {found:?}",
                     fs_type.mkfs()
@@ -278,7 +288,15 @@ impl Target {
         };
         // Without the blocks that ext4 reserves for root.
         let options: &[&str] = match fs_type {
-            FsType::Ext4 => &["-q", "-F", "-m", "0", "-E", "nodiscard", "-U"],
+            FsType::Ext4 => &[
+                "-q",
+                "-F",
+                "-m",
+                "0",
+                "-E",
+                "nodiscard,lazy_itable_init=1",
+                "-U",
+            ],
             FsType::Xfs => &["-q", "-f", "-K", "-m"],
         };
         let words = [fs_type.mkfs()].into_iter().chain(options.iter().copied());
@@ -294,12 +312,15 @@ impl Target {
             let path = entry.as_path();
             match fs::create_dir(path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                made => made?,
+                made => made.map_err(|error| with_path(&error, path))?,
             }
-            let is_mounted = MountTable::read()?.at(&fs::canonicalize(path)?).is_some();
-            if is_mounted || fs::read_dir(path)?.next().is_some() {
+            if MountTable::read()?.at(&fs::canonicalize(path)?).is_some() {
+                let text = format!("something is mounted on {entry}; unmount it");
+                return Err(failed(text));
+            }
+            if fs::read_dir(path)?.next().is_some() {
                 return Err(failed(format!(
-                    "{entry} is not an empty directory; empty it, or remove it"
+                    "{entry} has files that the mount would hide; empty it"
                 )));
             }
             crash_point("mount");
@@ -307,7 +328,7 @@ impl Target {
             let builder = Mount::builder().fstype(FilesystemType::from(fs_type.as_str()));
             let mounted = builder.flags(flags).data(&data).mount(node.as_path(), path);
             mounted.map_err(|error| {
-                failed(format!("{node} cannot be mounted on {entry} ({error}): see mountOptions, and the kernel log"))
+                failed(format!("{node} cannot be mounted on {entry} ({error}): see mountOptions, and the kernel log; if it is damaged, its PV Terminating and its data not needed, zero the disk (blkdiscard, or dd if=/dev/zero), and it is made again"))
             })?;
             let root = FsRoot::open(path, &MountTable::read()?)?;
             if root.mount().device != this.number {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `fs`, `root`, `uuid` | a filesystem volume: type, directory within the filesystem, UUID |
 //! | `on` | the disk below the filesystem, itself as fields: distinguishes clones with one UUID |
+//! | `fs=made`, `root`, `uuid` | one that the provisioner made on the disk `on`: the same digits of the UUID each time |
 //! | `fs`, `path`, `root` | a filesystem without a UUID, or whose UUID the kernel does not report: *weak* |
 //! | `wwid` | a disk |
 //! | `start`, `partuuid` | a partition: first sector, UUID in the partition table |
@@ -42,6 +43,9 @@ pub use global::GlobalIdentity;
 pub use sharing::may_share;
 
 const VERSION: &str = "v1:";
+
+/// The type of all filesystems that the provisioner makes.
+const MADE: &str = "made";
 
 /// The bytes of a value that are percent-encoded, besides those that are not ASCII.
 const RESERVED: &AsciiSet = &CONTROLS.add(b',').add(b'=').add(b'%');
@@ -166,7 +170,15 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
         let facts = sysfs.device(*number)?;
         let below = disk_fields(&facts);
         if !below.0.is_empty() {
-            fields.set("on", Some(below.to_string()));
+            let name = below.to_string();
+            let begin = made(&name);
+            let uuid = fields.0.get("uuid");
+            // The volume stays the same when its filesystem is made again, with another type, too.
+            if uuid.is_some_and(|uuid| uuid.starts_with(&begin)) {
+                fields.set("fs", Some(MADE));
+                fields.set("uuid", Some(begin));
+            }
+            fields.set("on", Some(name));
         } else if weak {
             fields.0.extend(weak_fields(&facts)?.0);
         }
@@ -177,33 +189,38 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
     })
 }
 
-/// The UUID of the filesystem that the provisioner makes on a device. It is that of the device's name, so that the
-/// filesystem is recognised without a record, on any node, and the identity of its volume stays. `None`: it has no name.
-pub fn made_uuid(facts: &DeviceFacts) -> Option<String> {
+/// A UUID for a filesystem that the provisioner makes on a device. It begins with digits of the device's name, so that the
+/// filesystem is recognised without a record, on any node. The rest is random: XFS replays its log only over blocks that have
+/// another UUID, or are older. `None`: the device has no name.
+///
+/// # Errors
+/// When `/proc` is not readable.
+pub fn uuid_to_make(facts: &DeviceFacts) -> io::Result<Option<String>> {
+    let random = procfs::sys::kernel::random::uuid().map_err(io::Error::other)?;
     let name = disk_fields(facts);
-    (!name.0.is_empty()).then(|| uuid_of(&name.to_string()))
+    let random = random.trim().get(24..).unwrap_or_default();
+    Ok((!name.0.is_empty()).then(|| made(&name.to_string()) + random))
+}
+
+/// Whether the provisioner made the filesystem with this UUID on this device.
+pub fn has_made(facts: &DeviceFacts, uuid: &str) -> bool {
+    let name = disk_fields(facts);
+    !name.0.is_empty() && uuid.starts_with(&made(&name.to_string()))
 }
 
 /// Whether the provisioner made a filesystem, by its identity.
 pub fn is_made(identity: &Identity) -> bool {
-    let Some(fields) = Fields::parse(&identity.text) else {
-        return false;
-    };
-    let on = fields
-        .0
-        .get("on")
-        .map(|it| percent_decode_str(it).decode_utf8_lossy());
-    let made = on.map(|name| uuid_of(&name));
-    let is_whole = fields.0.get("root").is_some_and(|root| root == "/");
-    is_whole && made.is_some() && made.as_ref() == fields.0.get("uuid")
+    let fields = Fields::parse(&identity.text).unwrap_or_default();
+    let has = |key, value| fields.0.get(key).is_some_and(|it| it == value);
+    has("fs", MADE) && has("root", "/")
 }
 
-/// A UUID of version 8 (RFC 9562): of the SHA-256 of a name.
-fn uuid_of(name: &str) -> String {
+/// The digits of a UUID of version 8 (RFC 9562) that are those of a name: of its SHA-256.
+fn made(name: &str) -> String {
     let hash = super::sha256(format!("local-volume-provisioner {name}").as_bytes());
     let at = |range: Range<usize>| &hash[range];
     let (start, version, variant) = (at(0..8), at(13..16), at(17..20));
-    format!("{start}-{}-8{version}-a{variant}-{}", at(8..12), at(20..32))
+    format!("{start}-{}-8{version}-a{variant}-", at(8..12))
 }
 
 /// The identity of a device. `path` is where it is offered.

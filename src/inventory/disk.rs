@@ -387,7 +387,6 @@ fn is_made(opened: &Opened, sysfs: &Sysfs) -> Result<bool, String> {
     let found = superblock::find(Disk::new(device.file(), device.size(), &progress));
     let found = found.map_err(|error| chain(&error))?;
     let facts = sysfs.device(device.number());
-    let made = facts.map(|facts| identity::made_uuid(&facts));
-    let made = made.map_err(|error| error.to_string())?;
-    Ok(made.is_some() && found.map(|it| it.1) == made)
+    let facts = facts.map_err(|error| error.to_string())?;
+    Ok(found.is_some_and(|(_, uuid)| identity::has_made(&facts, &uuid)))
 }

@@ -10,7 +10,7 @@ use crate::config::Class;
 use crate::host::Machine;
 use crate::host::kubelet::{KubeletDir, PodMounts};
 use crate::host::mark::StateDir;
-use crate::types::{FsType, VolumeMode};
+use crate::types::VolumeMode;
 
 /// A reading of the directory.
 pub(super) struct Listing {
@@ -46,9 +46,10 @@ impl Listing {
         let mount = machine.mounts.at(&real);
         let of_filesystems = class.volume_mode == VolumeMode::Filesystem;
         let is_stale = of_filesystems && mount.is_some_and(|mount| !mount.propagates);
-        let made = class.devices.as_ref().and_then(|it| it.filesystem);
+        let rule = class.devices.as_ref();
+        let makes_filesystems = rule.is_some_and(|it| it.filesystem.is_some());
         // The kubelet would give the empty directory to a pod.
-        let is_hidden = made.is_some() && mount.is_some_and(|mount| !mount.is_shared);
+        let is_hidden = makes_filesystems && mount.is_some_and(|mount| !mount.is_shared);
         let mut names = Vec::new();
         let shown = dir.display();
         let fault = if is_stale {
@@ -59,8 +60,6 @@ impl Listing {
             Some(format!(
                 "what is mounted in {shown} of this container does not appear on the host; set mountPropagation: Bidirectional for this volumeMount"
             ))
-        } else if let Err(error) = made.map_or(Ok(()), FsType::find_program) {
-            Some(error.to_string())
         } else {
             let listed = list(dir, &mut names).err();
             listed.map(|error| format!("the directory {shown} cannot be read: {error}"))

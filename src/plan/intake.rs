@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::config::{Approve, Binding, Class};
 use crate::host::mark::{Mark, MarkOnDisk, MarkState};
 use crate::inventory::{Candidate, Observation, Skip, Volume};
+use crate::view::Ownership;
 
 use super::link::MAX_DISKS;
 use super::{About, Action, Planner, reasons};
@@ -91,7 +92,10 @@ impl<'a> Planner<'a> {
         let in_use = volumes.iter().filter(is_bound).count()
             + self.plan.actions.iter().filter(is_taken).count();
         let terminating = self.pvs.iter();
-        let terminating = terminating.filter(|pv| pv.deleting && pv.has_finalizer());
+        let terminating = terminating.filter(|pv| {
+            let is_committed = pv.deleting && pv.has_finalizer() && !self.must_not_clean(pv);
+            is_committed && self.ownership(pv) == Ownership::Ours
+        });
         let is_running = |pv| self.cleanup(pv).is_some_and(|it| it.running);
         let terminating = terminating.filter_map(|pv| Some((pv.path()?, is_running(pv))));
         let survey = Survey {
@@ -134,9 +138,9 @@ impl<'a> Planner<'a> {
             self.ask_for_approval(class, &intake, hash);
         }
         // A directory that was not read may have an entry for one of the disks.
-        if self.has_read_all() {
-            let orders = intake.taken.values();
-            for taken in orders.filter(|it| is_approved || !it.is_new()) {
+        let may_be_new = is_approved && self.has_read_all();
+        for taken in intake.taken.values() {
+            if may_be_new || !taken.is_new() {
                 let link = survey.link(taken.disk);
                 let volume = Volume::new(class, survey.entry(taken.disk), taken.candidate.clone());
                 self.take_in(link, volume, taken.how);

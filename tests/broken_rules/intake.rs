@@ -9,8 +9,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "a disk is taken in only after an approval",
         INTAKE,
-        "filter(|it| is_approved || !it.is_new())",
-        "filter(|it| is_approved || BROKEN || !it.is_new())",
+        "if may_be_new || !taken.is_new() {",
+        "if may_be_new || BROKEN || !taken.is_new() {",
     ),
     rule(
         "an approval is for one list of disks",

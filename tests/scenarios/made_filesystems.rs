@@ -173,7 +173,7 @@ fn xfs() {
 }
 
 #[test]
-fn class_is_refused_where_no_filesystem_can_be_made_or_seen() {
+fn class_is_refused_where_the_host_does_not_see_what_is_mounted() {
     let stage = or_skip!(crate::stage());
     let (_device, path) = made(&stage, "ext4", 64 * MIB);
     let says = |program: &mut Program, text: &str| {
@@ -183,9 +183,6 @@ fn class_is_refused_where_no_filesystem_can_be_made_or_seen() {
             (faults.contains(text) && status["classes"][0]["ready"] == false).then_some(())
         });
     };
-    let mut program = stage.provisioner_with(&[("PATH", "/nowhere")]);
-    says(&mut program, "mkfs.ext4 is not in this image");
-    drop(program);
     let dir = path.parent().unwrap();
     let elsewhere = stage.sandbox.dir("elsewhere").unwrap();
     let mount = |source: &Path, target: &Path, flags| {
@@ -208,11 +205,18 @@ fn filesystem_that_cannot_be_mounted_is_reported_and_is_not_made_twice() {
     let stage = or_skip!(crate::stage());
     let (device, path) = made(&stage, "ext4", 64 * MIB);
     mount_with(&stage, "noatime", "no-such-option");
-    let mut program = stage.provisioner();
+    let program = stage.provisioner_with(&[("PATH", "/nowhere")]);
     let why = stage.within(TAKEN_IN, "it is reported", || {
         stage.events("DeviceFailed").pop()
     });
-    assert!(why.contains("see mountOptions"), "{why}");
+    assert!(why.contains("mkfs.ext4 is not in this image"), "{why}");
+    assert!(device.is_zero().unwrap() && !path.exists());
+    drop(program);
+    let mut program = stage.provisioner();
+    let why = stage.within(TAKEN_IN, "it is reported", || {
+        let mut events = stage.events("DeviceFailed").into_iter();
+        events.find(|why| why.contains("see mountOptions"))
+    });
     assert_eq!(left_alone(&mut program), Some(why));
     let before = fs::read(device.path()).unwrap();
     assert!(stage.pvs_at(&path).is_empty() && mounted(&path).is_none());

@@ -88,7 +88,7 @@ impl Target {
             ),
             Step::AwaitUnmount => match self.pv.mode {
                 VolumeMode::Filesystem => format!(
-                    "waiting until it is unmounted; on node {node}: umount {path} (umount --lazy, if the disk hangs), and remove its line from /etc/fstab; if its class has devices: rmdir {path}"
+                    "waiting until it is unmounted; on node {node}: umount {path} (umount --lazy, if the disk hangs), and remove its line from /etc/fstab; if its class has devices.filesystem: rmdir {path}"
                 ),
                 VolumeMode::Block => {
                     format!("waiting until its link is removed; on node {node}: rm {path}")

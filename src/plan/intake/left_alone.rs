@@ -38,10 +38,10 @@ pub enum LeftAlone {
         "it has the mark or the filesystem of a volume of this class; to offer it again, make its directory: mkdir {0}"
     )]
     Unlisted(HostPath),
-    #[error("it was unmounted; to offer it again: mkdir --parents {1} && mount {0} {1}")]
-    Unmounted(String, HostPath),
+    #[error("it was unmounted; to offer it again: mkdir --parents {1} && mount{2} {0} {1}")]
+    Unmounted(String, HostPath, String),
     #[error(
-        "making its filesystem was interrupted; if its data is not needed: wipefs --all, then blkdiscard"
+        "making its filesystem was interrupted; if its data is not needed: blkdiscard, or dd if=/dev/zero"
     )]
     Unfinished,
     #[error("its volume is being cleaned")]

@@ -23,7 +23,9 @@ impl<'a> Survey<'a> {
         if cleaning == Some(&true) {
             return Err(LeftAlone::Cleaning);
         }
+        // That of another class says nothing of this one.
         let mark = candidate.mark.on_disk.valid();
+        let mark = mark.filter(|mark| mark.class == self.class.name);
         let state = mark.map(|mark| mark.state);
         // An operator may check or retire a filesystem, so it is mounted once in each boot.
         let mounted_at = mark.and_then(|it| it.boot_time.as_ref());
@@ -43,13 +45,22 @@ impl<'a> Survey<'a> {
             (Some(Wiping), Made | Data | Signature(_)) if cleaning.is_some() => Intake::Remake,
             (Some(Pending), Made) => Intake::Mount,
             (Some(Free), Made) if was_mounted => {
-                return Err(LeftAlone::Unmounted(self.link(disk).to_owned(), path));
+                let options = self.rule.mount_options.join(",");
+                let options = match &*options {
+                    "" => String::new(),
+                    options => format!(" -o {options}"),
+                };
+                let link = self.link(disk).to_owned();
+                return Err(LeftAlone::Unmounted(link, path, options));
             }
             (_, Made) if has_dir => Intake::Mount,
             (_, Made) | (Some(Free), Blank) => return Err(LeftAlone::Unlisted(path)),
             (Some(Pending | Wiping), Data | Signature(_)) => return Err(LeftAlone::Unfinished),
             _ => return Ok(None),
         };
+        if how == Intake::Make {
+            disk.fits(self.rule)?;
+        }
         is_alone(disk, candidate, &self.observation.disks)?;
         match disk.other_paths.first() {
             Some(other) => Err(LeftAlone::OtherPath(other.clone())),

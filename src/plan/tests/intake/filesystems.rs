@@ -1,9 +1,8 @@
 //! Disks on which a rule makes filesystems.
 
 use super::*;
-use crate::host::identity::{Identity, made_uuid};
+use crate::host::identity::Identity;
 use crate::host::mark::MarkState::{self, Free, Offered, Pending, Used, Wiping};
-use crate::host::sysfs::DeviceFacts;
 use crate::plan::CleanupState;
 use crate::plan::Intake::{self, Make, Mount, Remake};
 use crate::wipe::method::Method;
@@ -189,15 +188,10 @@ fn disk_whose_volume_is_being_cleaned_is_left_alone() {
 
 #[test]
 fn only_filesystems_that_were_made_here_are_made_again() {
-    let facts = DeviceFacts {
-        wwid: Some("eui.1".into()),
-        ..DeviceFacts::default()
-    };
-    let uuid = made_uuid(&facts).unwrap();
-    let method = |uuid: &str, rule: Option<Devices>| {
+    let method = |fs_type: &str, root: &str, rule: Option<Devices>| {
         let volume = with(fs(1), |it| {
             it.identity = Identity {
-                text: format!("v1:fs=xfs,on=wwid%3Deui.1,root=/,uuid={uuid}"),
+                text: format!("v1:fs={fs_type},on=wwid%3Deui.1,root={root},uuid=u"),
                 weak: false,
             };
         });
@@ -211,9 +205,57 @@ fn only_filesystems_that_were_made_here_are_made_again() {
         });
         orders.next().unwrap()
     };
-    assert_eq!(method(&uuid, Some(makes())), Method::Reformat);
-    assert_eq!(method(&uuid, Some(rule())), Method::DeleteContents);
-    assert_eq!(method(&uuid, None), Method::DeleteContents);
-    let other = "01234567-89ab-8cde-a012-3456789abcde";
-    assert_eq!(method(other, Some(makes())), Method::DeleteContents);
+    assert_eq!(method("made", "/", Some(makes())), Method::Reformat);
+    assert_eq!(method("made", "/", Some(rule())), Method::DeleteContents);
+    assert_eq!(method("made", "/", None), Method::DeleteContents);
+    assert_eq!(method("made", "/a", Some(makes())), Method::DeleteContents);
+    assert_eq!(method("xfs", "/", Some(makes())), Method::DeleteContents);
+}
+
+#[test]
+fn mark_of_another_class_or_an_excluded_disk_is_not_resumed() {
+    let of_class = |state, class: &str| {
+        let mark = with(mark::mark(state), |it| it.class = class.into());
+        with(found_with(None, DiskContents::Blank), |disk| {
+            let candidate = disk.candidate.as_ref().unwrap();
+            disk.candidate = Ok(mark::marked(candidate, MarkOnDisk::Valid(mark)));
+        })
+    };
+    for state in [Pending, Wiping, Free] {
+        let world = |disk| with_dir(world_with(makes(), vec![disk]));
+        assert_eq!(answer(&world(of_class(state, "fast"))), Ok(Make));
+        let other = answer(&world(of_class(state, "other"))).unwrap_err();
+        assert!(other.contains("it has a mark"), "{other}");
+        let excluded = with(of_class(state, "fast"), |it| {
+            it.links.push("/dev/disk/by-id/nvme-Boot_1".into());
+        });
+        let excluded = answer(&world(excluded)).unwrap_err();
+        assert!(excluded.contains("exclude matches"), "{excluded}");
+    }
+}
+
+#[test]
+fn cleaning_that_must_not_go_on_is_not_resumed() {
+    let due = terminating(released(pv("pv-1", "/mnt/fast/nvme-Fast_1", &fs(1))));
+    let disk = found_with(Some(Wiping), DiskContents::Data);
+    let world = with_dir(world_with(makes(), vec![disk]));
+    assert_eq!(answer(&world.clone().pv(due.clone())), Ok(Remake));
+    let paused = with(due.clone(), |it| it.paused = true);
+    for world in [
+        world.clone().pv(paused),
+        world.clone().pv(retained(due.clone())),
+        world.pv(due).node(|node| node.paused = true),
+    ] {
+        assert!(answer(&world).unwrap_err().contains("was interrupted"));
+    }
+}
+
+#[test]
+fn filesystem_is_mounted_while_another_class_is_faulty() {
+    let disk = found_with(Some(Free), DiskContents::Made);
+    let world = with_dir(world_with(makes(), vec![disk, block_disk(2)]));
+    let world = with(world, |it| {
+        it.faulty.insert("slow".into(), "a faulty rule".into());
+    });
+    assert_eq!(taken(&world), [LINK]);
 }
