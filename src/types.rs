@@ -237,6 +237,29 @@ impl FsType {
             "{name} is not in this image; use the image whose tag ends in -tools"
         )))
     }
+
+    /// The command that makes it on a disk. What the disk can discard was discarded before.
+    pub fn mkfs_words(self, uuid: &str, node: &Path) -> Vec<String> {
+        // Without the blocks that ext4 reserves for root.
+        let (options, uuid): (&[&str], _) = match self {
+            Self::Ext4 => (
+                &[
+                    "-q",
+                    "-F",
+                    "-m",
+                    "0",
+                    "-E",
+                    "nodiscard,lazy_itable_init=1",
+                    "-U",
+                ],
+                uuid.to_owned(),
+            ),
+            Self::Xfs => (&["-q", "-f", "-K", "-m"], format!("uuid={uuid}")),
+        };
+        let words = [self.mkfs()].into_iter().chain(options.iter().copied());
+        let last = [uuid, node.display().to_string()];
+        words.map(str::to_owned).chain(last).collect()
+    }
 }
 
 #[cfg(test)]

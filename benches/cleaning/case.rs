@@ -59,7 +59,9 @@ impl Case {
                 let method = &methods[index];
                 let target = subject.fill()?;
                 let cost = Cost::of(method, &target, || subject.settle())?;
-                subject.check(method)?;
+                if cost.problem.is_none() {
+                    subject.check(method)?;
+                }
                 rows[index].costs.push(cost);
             }
         }
@@ -80,9 +82,13 @@ impl Case {
         costs.filter_map(|cost| cost.memory).reduce(f64::max)
     }
 
-    /// How many times as long as another a method took, in each round.
+    /// How many times as long as another a method took, in each round. Nothing if the other one did not finish.
     pub fn times(&self, method: &str, other: &str) -> Option<Vec<f64>> {
-        let rounds = self.costs(method)?.iter().zip(self.costs(other)?);
+        let other = self.costs(other)?;
+        if other.iter().any(|cost| cost.problem.is_some()) {
+            return None;
+        }
+        let rounds = self.costs(method)?.iter().zip(other);
         Some(rounds.map(|(one, other)| one.wall / other.wall).collect())
     }
 
@@ -108,6 +114,8 @@ impl Case {
 impl Row {
     fn cells(&self, times: Option<Vec<f64>>) -> Vec<String> {
         let spread = |value: fn(&Cost) -> f64| Spread::of(self.costs.iter().map(value));
+        let problem = self.costs.iter().find_map(|cost| cost.problem.clone());
+        let times = times.filter(|_| problem.is_none());
         let means = self.costs.iter().find_map(|cost| cost.means.as_deref());
         let memory: Option<Vec<f64>> = self.costs.iter().map(|cost| cost.memory).collect();
         vec![
@@ -115,7 +123,7 @@ impl Row {
                 Some(means) => format!("{} ({means})", self.method),
                 None => self.method.to_owned(),
             },
-            spread(|cost| cost.wall).to_string(),
+            problem.unwrap_or_else(|| spread(|cost| cost.wall).to_string()),
             times.map_or_else(String::new, |times| Spread::of(times).to_string()),
             short(spread(|cost| cost.cpu).median),
             short(spread(|cost| cost.busy).median),

@@ -13,7 +13,7 @@ use super::method::Method;
 /// What one run took.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// Seconds from its start until the data is gone for good.
+    /// Seconds from its start until the data is gone for good; infinite if it did not get there.
     pub wall: f64,
     /// CPU seconds of the process with all its threads, in the kernel and outside.
     pub cpu: f64,
@@ -24,13 +24,15 @@ pub struct Cost {
     pub memory: Option<f64>,
     /// Of our own: by which means it was done.
     pub means: Option<String>,
+    /// Why it did not get there.
+    pub problem: Option<String>,
 }
 
 impl Cost {
     /// Has a method clean `target`, and runs `settle`, which belongs to its time.
     pub fn of(method: &Method, target: &Path, settle: impl FnOnce() -> Result<()>) -> Result<Self> {
         let (cpu, busy, begun) = (children()?, machine()?, Instant::now());
-        let output = method.run(target)?;
+        let ended = method.try_run(target)?;
         settle()?;
         let wall = begun.elapsed().as_secs_f64();
         let mut cost = Self {
@@ -39,6 +41,15 @@ impl Cost {
             busy: machine()? - busy,
             memory: None,
             means: None,
+            problem: None,
+        };
+        let output = match ended {
+            Ok(output) => output,
+            Err(problem) => {
+                cost.wall = f64::INFINITY;
+                cost.problem = Some(problem);
+                return Ok(cost);
+            }
         };
         if method.ours {
             let text = String::from_utf8(output.stdout)?;

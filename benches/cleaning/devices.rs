@@ -265,7 +265,8 @@ fn on_ramfs(
     Ok(case)
 }
 
-fn text(size: u64) -> String {
+/// A size, for titles.
+pub fn text(size: u64) -> String {
     match size {
         TIB.. => format!("{} TiB", size / TIB),
         GIB.. => format!("{} GiB", size / GIB),

@@ -13,19 +13,26 @@ mod devices;
 mod digits;
 mod method;
 mod ours;
+mod recycle;
+mod reformat;
 mod table;
 mod trees;
 mod verdict;
 
+use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
+use local_volume_provisioner::wipe::supervisor;
 use nix::sys::statvfs::statvfs;
 use procfs::{Current, Meminfo};
 use support::Sandbox;
 
 use ours::Ours;
+use verdict::Verdict;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -40,7 +47,7 @@ struct Arguments {
     /// Nothing else.
     #[arg(long)]
     only: Option<Part>,
-    /// Of the trees, only those whose titles contain this: "ext4", "levels".
+    /// Of the trees and of recycling, only those whose titles contain this: "ext4", "levels".
     #[arg(long, value_name = "WORD")]
     tree: Option<String>,
     /// `cargo bench` says this to every benchmark.
@@ -51,11 +58,15 @@ struct Arguments {
     ours: Option<Ours>,
 }
 
+/// What measures a part, and compares it with the targets.
+type Measure = fn(&Bench) -> Result<Vec<Verdict>>;
+
 /// What there is to clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     Trees,
     Devices,
+    Recycling,
 }
 
 /// Where is measured, and how much.
@@ -132,26 +143,37 @@ impl Bench {
     }
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
+    let words: Vec<OsString> = env::args_os().skip(1).collect();
+    // The supervisor of mkfs is this program, as it is the provisioner in the provisioner.
+    if let [first, _, program @ ..] = &*words
+        && first == supervisor::SUBCOMMAND
+    {
+        return Ok(supervisor::supervise(program));
+    }
     // Test runners start every target, too, to ask for its tests: there are none.
-    if !std::env::args().any(|arg| arg == "--bench") {
-        return Ok(());
+    if !words.iter().any(|word| word == "--bench") {
+        return Ok(ExitCode::SUCCESS);
     }
     let arguments = Arguments::parse();
     if let Some(ours) = arguments.ours {
-        return ours.run();
+        return ours.run().map(|()| ExitCode::SUCCESS);
     }
     let bench = Bench::enter(arguments.quick, arguments.tree)?;
     let mut verdicts = Vec::new();
-    if arguments.only != Some(Part::Devices) {
-        verdicts.extend(trees::measure(&bench)?);
-    }
-    if arguments.only != Some(Part::Trees) {
-        verdicts.extend(devices::measure(&bench)?);
+    let parts: [(Part, Measure); 3] = [
+        (Part::Trees, trees::measure),
+        (Part::Devices, devices::measure),
+        (Part::Recycling, recycle::measure),
+    ];
+    for (part, measure) in parts {
+        if arguments.only.is_none_or(|only| only == part) {
+            verdicts.extend(measure(&bench)?);
+        }
     }
     print!("{}", verdict::render(&verdicts));
     if bench.quick {
         println!("the targets are meant for the full sizes, without --quick");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

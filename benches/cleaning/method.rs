@@ -3,8 +3,16 @@
 use std::env;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The bytes of a longer error message that are shown.
+const MAX_PROBLEM_BYTES: usize = 1024;
 
 /// A program and its arguments.
 #[derive(Clone, Debug)]
@@ -16,6 +24,8 @@ pub struct Method {
     /// Whether it is a process of this benchmark, which tells more of itself than others.
     pub ours: bool,
     words: Vec<String>,
+    /// After which time it is stopped.
+    limit: Option<Duration>,
 }
 
 /// What a method promises to leave behind.
@@ -39,6 +49,7 @@ impl Method {
             leaves,
             ours: false,
             words: line.iter().map(ToString::to_string).collect(),
+            limit: None,
         }
     }
 
@@ -50,6 +61,12 @@ impl Method {
             ours: true,
             ..Self::tool(name, &line, leaves)
         }
+    }
+
+    /// The same with a time limit. It may also fail: that is a result.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
     }
 
     /// Whether the machine has the program; if not, it is told.
@@ -66,20 +83,65 @@ impl Method {
 
     /// Cleans `target`, which has to succeed.
     pub fn run(&self, target: &Path) -> Result<Output> {
+        self.attempt(target)?
+            .map_err(|problem| anyhow!("{}: {problem}", self.name))
+    }
+
+    /// Cleans `target`. Without a time limit it has to succeed, else it may end with a problem.
+    pub fn try_run(&self, target: &Path) -> Result<Result<Output, String>> {
+        match self.limit {
+            None => self.run(target).map(Ok),
+            Some(_) => self.attempt(target),
+        }
+    }
+
+    fn attempt(&self, target: &Path) -> Result<Result<Output, String>> {
         let target = target.to_string_lossy();
         let words = self.words.iter().map(|word| word.replace("{}", &target));
-        let output = Command::new(&self.words[0])
+        let child = Command::new(&self.words[0])
             .args(words.skip(1))
             .stdin(Stdio::null())
-            .output()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .with_context(|| format!("running {}", self.name))?;
-        ensure!(
-            output.status.success(),
-            "{}: {}: {}",
-            self.name,
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(output)
+        let pid = Pid::from_raw(child.id().try_into()?);
+        let limit = self.limit.unwrap_or(Duration::MAX);
+        let (running, end) = mpsc::channel::<()>();
+        let (output, is_late) = thread::scope(|scope| {
+            let watchdog = scope.spawn(move || {
+                let is_late = end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+                if is_late {
+                    // It may have ended just now.
+                    let _ = kill(pid, Signal::SIGKILL);
+                }
+                is_late
+            });
+            let output = child.wait_with_output();
+            drop(running);
+            (output, watchdog.join().unwrap_or(false))
+        });
+        let output = output?;
+        if output.status.success() {
+            return Ok(Ok(output));
+        }
+        Ok(Err(if is_late {
+            format!("more than {} s", limit.as_secs())
+        } else {
+            let words = String::from_utf8_lossy(&output.stderr);
+            format!("{}, {}", output.status, end_of(&words))
+        }))
     }
+}
+
+/// The end of an error message, which may begin with a path of many megabytes.
+fn end_of(words: &str) -> &str {
+    let words = words.trim();
+    let start = words.len().saturating_sub(MAX_PROBLEM_BYTES);
+    let start = words.ceil_char_boundary(start);
+    let end = &words[start..];
+    if start == 0 {
+        return end;
+    }
+    end.rsplit_once(": ").map_or(end, |(_, cause)| cause)
 }

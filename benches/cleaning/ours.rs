@@ -14,11 +14,15 @@ use local_volume_provisioner::wipe::tree;
 use nix::libc;
 use procfs::process::Process;
 
+use super::reformat::reformat;
+
 /// What to clean, and how.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Ours {
     /// Deletes everything in a mounted filesystem.
     Empty { root: PathBuf },
+    /// Makes a mounted filesystem again.
+    Reformat { root: PathBuf },
     /// Makes a device look new.
     QuickReset { device: PathBuf },
     /// Makes a device zero.
@@ -35,11 +39,16 @@ impl Ours {
     pub fn run(self) -> Result<()> {
         let progress = Progress::default();
         let idle = memory()?.resident;
+        let steps;
         let means = match self {
             Self::Empty { root } => {
                 let root = File::open(&root).with_context(|| root.display().to_string())?;
                 tree::empty(root.as_fd(), &[], &progress)?;
                 "deleted"
+            }
+            Self::Reformat { root } => {
+                steps = reformat(&root, &progress)?;
+                &steps
             }
             Self::QuickReset { device } => {
                 let (file, size) = open(&device)?;

@@ -21,8 +21,9 @@ use super::{Bench, GIB};
 
 /// Files in each directory of a wide tree.
 const PER_DIRECTORY: usize = 100;
-/// Directories below each other in a deep one, each with a name of so many bytes.
+/// Directories below each other in a deep one.
 const LEVELS: usize = 2000;
+/// The length of their names, in bytes.
 const LONG_NAME: usize = 200;
 /// What is in a file.
 const CONTENTS: [u8; 1024] = [0xA5; 1024];
@@ -63,13 +64,13 @@ const FILESYSTEMS: [Filesystem; 3] = [
 
 /// What a tree looks like.
 #[derive(Clone, Copy, Debug)]
-enum Shape {
+pub enum Shape {
     /// So many files in one directory.
     Flat(usize),
     /// As many, in directories of [`PER_DIRECTORY`].
     Wide(usize),
-    /// Directories below each other, and nothing else.
-    Deep,
+    /// So many directories below each other, each with a name of [`LONG_NAME`] bytes, and nothing else.
+    Deep(usize),
 }
 
 impl fmt::Display for Shape {
@@ -77,7 +78,7 @@ impl fmt::Display for Shape {
         match self {
             Self::Flat(files) => write!(f, "{files} files"),
             Self::Wide(files) => write!(f, "{} x {PER_DIRECTORY} files", files / PER_DIRECTORY),
-            Self::Deep => write!(f, "{LEVELS} levels"),
+            Self::Deep(levels) => write!(f, "{levels} levels"),
         }
     }
 }
@@ -92,8 +93,16 @@ impl Shape {
                 fs::create_dir(&dir)?;
                 make_files(&dir, PER_DIRECTORY)
             }),
-            Self::Deep => make_levels(dir),
+            Self::Deep(levels) => make_levels(dir, levels),
         }
+    }
+
+    /// Makes such a tree below the root of a filesystem, on its disk.
+    pub fn fill(self, root: &Path) -> Result<()> {
+        let tree = root.join("tree");
+        fs::create_dir(&tree)?;
+        self.make(&tree)?;
+        Ok(syncfs(File::open(root)?)?)
     }
 
     /// What ours may take beside `rm`, which has one worker where ours may have two.
@@ -103,7 +112,7 @@ impl Shape {
             ("ext4", Self::Flat(_)) if alone => Some((1, 1.0)),
             ("ext4", Self::Flat(_)) => Some((2, 0.7)),
             ("ext4", Self::Wide(_)) => Some((3, if alone { 0.97 } else { 0.55 })),
-            ("ext4", Self::Deep) => Some((7, 1.0)),
+            ("ext4", Self::Deep(_)) => Some((7, 1.0)),
             ("xfs", _) => Some((4, 1.03)),
             ("btrfs", Self::Flat(_) | Self::Wide(_)) => Some((5, 0.85)),
             _ => None,
@@ -119,10 +128,10 @@ fn make_files(dir: &Path, files: usize) -> Result<()> {
 }
 
 /// Descriptor by descriptor: the path is longer than any that the kernel takes.
-fn make_levels(dir: &Path) -> Result<()> {
+fn make_levels(dir: &Path, levels: usize) -> Result<()> {
     let name = "d".repeat(LONG_NAME);
     let mut dir = open(dir, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    for _ in 0..LEVELS {
+    for _ in 0..levels {
         mkdirat(&dir, name.as_str(), Mode::S_IRWXU)?;
         dir = openat(
             &dir,
@@ -142,10 +151,7 @@ struct Volume {
 
 impl Subject for Volume {
     fn fill(&mut self) -> Result<PathBuf> {
-        let tree = self.root.join("tree");
-        fs::create_dir(&tree)?;
-        self.shape.make(&tree)?;
-        syncfs(File::open(&self.root)?)?;
+        self.shape.fill(&self.root)?;
         Ok(self.root.clone())
     }
 
@@ -176,7 +182,7 @@ fn measure_on(bench: &Bench, filesystem: &Filesystem) -> Result<Vec<Verdict>> {
     let shapes = [
         Shape::Flat(bench.files()),
         Shape::Wide(bench.files()),
-        Shape::Deep,
+        Shape::Deep(LEVELS),
     ];
     let (backing, place) = if filesystem.in_memory {
         (bench.memory.as_path(), "in memory")

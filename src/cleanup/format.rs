@@ -99,7 +99,7 @@ pub(super) async fn take_in(disk: OpenVolume, order: &DiskOrder) -> Result<(), F
     }
 }
 
-/// Makes the filesystem of a volume again, in the same time whatever is in it, and mounts it. Returns its new lock.
+/// Makes the filesystem of a volume again, and mounts it. Returns its new lock.
 ///
 /// # Errors
 /// What failed. The volume is in use, or its disk is taken in again while its PV is Terminating.
@@ -256,7 +256,7 @@ impl Target {
         };
         blocking(true, reset).await?;
         crash_point("make-filesystem");
-        let words = self.mkfs(fs_type);
+        let words = fs_type.mkfs_words(&self.uuid, self.node.as_path());
         let log = |line: &str| tracing::info!(disk = %self.node, "{}: {line}", words[0]);
         let (ourselves, lock) = (Path::new("/proc/self/exe"), self.lock.as_fd());
         command::run(ourselves, &words, &[], lock, log, progress).await?;
@@ -278,30 +278,6 @@ impl Target {
         };
         blocking(false, check).await?;
         self.mount(fs_type).await
-    }
-
-    /// The command that makes the filesystem. What could be discarded was.
-    fn mkfs(&self, fs_type: FsType) -> Vec<String> {
-        let uuid = match fs_type {
-            FsType::Ext4 => self.uuid.clone(),
-            FsType::Xfs => format!("uuid={}", self.uuid),
-        };
-        // Without the blocks that ext4 reserves for root.
-        let options: &[&str] = match fs_type {
-            FsType::Ext4 => &[
-                "-q",
-                "-F",
-                "-m",
-                "0",
-                "-E",
-                "nodiscard,lazy_itable_init=1",
-                "-U",
-            ],
-            FsType::Xfs => &["-q", "-f", "-K", "-m"],
-        };
-        let words = [fs_type.mkfs()].into_iter().chain(options.iter().copied());
-        let node = self.node.to_string();
-        words.map(str::to_owned).chain([uuid, node]).collect()
     }
 
     /// Mounts the filesystem at its entry, and lets the mark of the disk say so.
