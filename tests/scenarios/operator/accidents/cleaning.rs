@@ -31,6 +31,11 @@ fn volume_with_a_mount_in_it_is_forgotten() {
     let pv = it.stage.pv(&pv).unwrap();
     it.consent(&explanation, "--forget");
     is_gone(&it.stage, &pv);
+    // A `/status` from before names the PV.
+    let (provisioner, path) = (&mut it.provisioner, &it.path);
+    it.stage.eventually("the volume has no PV", || {
+        status_of(provisioner, path)["pv"].is_null()
+    });
     it.is_remark("NotMounted", "it is a mount point", &[]);
 }
 
