@@ -69,7 +69,7 @@ pub enum Shape {
     Flat(usize),
     /// As many, in directories of [`PER_DIRECTORY`].
     Wide(usize),
-    /// So many directories below each other, each with a name of [`LONG_NAME`] bytes, and nothing else.
+    /// A number of directories below each other, each with a name of [`LONG_NAME`] bytes, and nothing else.
     Deep(usize),
 }
 

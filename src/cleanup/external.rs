@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use crate::crash::crash_point;
-use crate::host::Machine;
 use crate::host::device::Device;
 use crate::host::identity;
 use crate::host::lock::VolumeLock;
-use crate::host::mark::StateDir;
 use crate::host::sysfs::Sysfs;
 use crate::plan::reasons;
 use crate::wipe::command;
@@ -15,9 +13,9 @@ use crate::wipe::device::Disk;
 use crate::wipe::progress::Progress;
 
 use super::Failure;
-use super::blocking::{PROBE_TIMEOUT, blocking, open_when_free};
+use super::blocking::blocking;
 use super::mark::Marker;
-use super::volume::{Access, open_device};
+use super::volume::reopen;
 
 /// Runs an external cleaner and checks the device afterwards.
 ///
@@ -40,12 +38,8 @@ pub(crate) async fn external(
     let env = [("LOCAL_PV_BLKDEVICE", path.as_path().as_os_str())];
     let ourselves = Path::new("/proc/self/exe");
     command::run(ourselves, words, &env, lock.as_fd(), log, progress).await?;
-    let open = {
-        let path = path.clone();
-        move || open_device(&path, Access::Clean, &Machine::read(&StateDir::default())?)
-    };
     // Closing a device after a write makes udev, LVM and multipath open it.
-    let device = open_when_free(PROBE_TIMEOUT, progress, open).await;
+    let device = reopen(path, progress).await;
     let device = device.map_err(|obstacle| {
         let message = format!("after the cleaner ended: {obstacle}");
         Failure::new(reasons::VOLUME_FAILED_DELETE, message)

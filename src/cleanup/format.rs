@@ -21,20 +21,21 @@ use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::identity;
 use crate::host::lock::VolumeLock;
-use crate::host::mark::{Mark, MarkState, StateDir};
+use crate::host::mark::{Mark, MarkState};
 use crate::host::mounts::{DeviceNumber, MountTable};
 use crate::host::sysfs::{DeviceFacts, Sysfs};
-use crate::host::{Machine, with_path};
+use crate::host::with_path;
+use crate::inventory::made_on;
 use crate::plan::{DiskOrder, Intake, reasons};
 use crate::types::{FsType, MountPath, VolumeMode};
 use crate::wipe::device::Disk;
 use crate::wipe::progress::Progress;
 use crate::wipe::{command, superblock};
 
-use super::blocking::{PROBE_TIMEOUT, blocking, open_when_free};
+use super::Failure;
+use super::blocking::blocking;
 use super::mark::Marker;
-use super::volume::{OpenVolume, Opened, open_device};
-use super::{Failure, Obstacle};
+use super::volume::{OpenVolume, Opened, reopen};
 
 /// How often, and how long each time, a filesystem that is in use is waited for: a scan has it open for a moment.
 const UNMOUNT_ATTEMPTS: u32 = 20;
@@ -46,7 +47,6 @@ struct Target {
     node: MountPath,
     number: DeviceNumber,
     size: u64,
-    facts: Arc<DeviceFacts>,
     lock: VolumeLock,
     /// What the mark of the disk is found by.
     marker: Marker,
@@ -76,14 +76,7 @@ pub(super) async fn take_in(disk: OpenVolume, order: &DiskOrder) -> Result<(), F
     };
     let prepare = move || {
         let target = Target::new(&device, lock, marker, mark, rule, entry)?;
-        let found = target.filesystem(&device)?;
-        if found.is_none() && how == Intake::Make {
-            target
-                .rule
-                .filesystem
-                .map_or(Ok(()), FsType::find_program)?;
-            target.write_mark(MarkState::Pending)?;
-        }
+        let found = made_on(&device, &Sysfs::default()).map_err(failed)?;
         Ok((Arc::new(target), device, found))
     };
     let (target, device, found) = blocking(false, prepare).await?;
@@ -210,7 +203,6 @@ impl Target {
             mark,
             rule,
             uuid: identity::uuid_to_make(&facts)?.ok_or_else(not_a_disk)?,
-            facts,
             entry,
         })
     }
@@ -222,14 +214,6 @@ impl Target {
             ..self.mark.clone()
         };
         Ok(self.marker.write(&self.lock, &mark)?)
-    }
-
-    /// The type of its complete filesystem. Blocking.
-    fn filesystem(&self, device: &Device) -> Result<Option<FsType>, Failure> {
-        let progress = Progress::default();
-        let found = superblock::find(Disk::new(device.file(), device.size(), &progress))?;
-        let found = found.filter(|(_, uuid)| identity::has_made(&self.facts, uuid));
-        Ok(found.map(|(fs_type, _)| fs_type))
     }
 
     /// Makes the filesystem on a disk that is open exclusively, and mounts it. Only a blank disk is not reset first.
@@ -248,6 +232,8 @@ impl Target {
                 crash_point("reformat");
                 this.write_mark(MarkState::Wiping)?;
                 disk.quick_reset()?;
+            } else {
+                this.write_mark(MarkState::Pending)?;
             }
             disk.check_reset()?;
             // mkfs opens it exclusively.
@@ -339,21 +325,13 @@ impl Target {
     }
 
     /// Opens the disk, which has no other user: no mount in another mount namespace, either.
-    async fn open_alone(self: &Arc<Self>, progress: &Progress) -> Result<Device, Failure> {
-        let this = Arc::clone(self);
-        let open = move || {
-            let machine = Machine::read(&StateDir::default())?;
-            let device = open_device(&this.node, Access::Clean, &machine)?;
-            if device.number() == this.number {
-                return Ok(device);
-            }
-            Err(Obstacle::Unknown(format!(
-                "{} is another disk now",
-                this.node
-            )))
-        };
-        let opened = open_when_free(PROBE_TIMEOUT, progress, open).await;
-        opened.map_err(|obstacle| failed(obstacle.to_string()))
+    async fn open_alone(&self, progress: &Progress) -> Result<Device, Failure> {
+        let opened = reopen(&self.node, progress).await;
+        let device = opened.map_err(|obstacle| failed(obstacle.to_string()))?;
+        if device.number() == self.number {
+            return Ok(device);
+        }
+        Err(failed(format!("{} is another disk now", self.node)))
     }
 }
 

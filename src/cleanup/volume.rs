@@ -9,12 +9,15 @@ use crate::host::access::OpenError;
 use crate::host::device::Device;
 use crate::host::filesystem::FsRoot;
 use crate::host::lock::VolumeLock;
+use crate::host::mark::StateDir;
 use crate::host::users::claimed_by;
 use crate::inventory::Candidate;
 pub(crate) use crate::inventory::Opened;
 use crate::types::{MountPath, VolumeMode};
+use crate::wipe::progress::Progress;
 
 use super::LONG_USE;
+use super::blocking::{PROBE_TIMEOUT, open_when_free};
 use super::inspect::{NodeFacts, Obstacle, inspect};
 use super::mark::Marker;
 
@@ -106,4 +109,11 @@ pub(super) fn open_device(
         },
         error => error.into(),
     })
+}
+
+/// Opens a device to clean it, once udev and similar programs have closed it.
+pub(super) async fn reopen(path: &MountPath, progress: &Progress) -> Result<Device, Obstacle> {
+    let path = path.clone();
+    let open = move || open_device(&path, Access::Clean, &Machine::read(&StateDir::default())?);
+    open_when_free(PROBE_TIMEOUT, progress, open).await
 }

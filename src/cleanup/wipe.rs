@@ -136,9 +136,7 @@ impl OpenVolume {
             lock: Box::new(lock),
         })
     }
-}
 
-impl OpenVolume {
     /// Makes the filesystem again, and writes the mark as free.
     async fn reformat(self, commit: &Commit, progress: &Progress) -> Result<CleanVolume, Failure> {
         let (order, mark) = (&commit.order, commit.mark.clone());

@@ -75,6 +75,14 @@ pub struct Class {
     pub devices: Option<Devices>,
 }
 
+impl Class {
+    /// Whether its rule makes filesystems on disks.
+    pub fn makes_filesystems(&self) -> bool {
+        let rule = self.devices.as_ref();
+        rule.is_some_and(|rule| rule.filesystem.is_some())
+    }
+}
+
 fn enabled() -> bool {
     true
 }

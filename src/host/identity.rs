@@ -169,16 +169,14 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
     if let (Some(number), 1) = (devices.first(), devices.len()) {
         let facts = sysfs.device(*number)?;
         let below = disk_fields(&facts);
-        if !below.0.is_empty() {
-            let name = below.to_string();
-            let begin = made(&name);
+        if let Some(begin) = made(&below) {
             let uuid = fields.0.get("uuid");
             // The volume stays the same when its filesystem is made again, with another type, too.
             if uuid.is_some_and(|uuid| uuid.starts_with(&begin)) {
                 fields.set("fs", Some(MADE));
                 fields.set("uuid", Some(begin));
             }
-            fields.set("on", Some(name));
+            fields.set("on", Some(below.to_string()));
         } else if weak {
             fields.0.extend(weak_fields(&facts)?.0);
         }
@@ -197,15 +195,13 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
 /// When `/proc` is not readable.
 pub fn uuid_to_make(facts: &DeviceFacts) -> io::Result<Option<String>> {
     let random = procfs::sys::kernel::random::uuid().map_err(io::Error::other)?;
-    let name = disk_fields(facts);
     let random = random.trim().get(24..).unwrap_or_default();
-    Ok((!name.0.is_empty()).then(|| made(&name.to_string()) + random))
+    Ok(made(&disk_fields(facts)).map(|begin| begin + random))
 }
 
 /// Whether the provisioner made the filesystem with this UUID on this device.
 pub fn has_made(facts: &DeviceFacts, uuid: &str) -> bool {
-    let name = disk_fields(facts);
-    !name.0.is_empty() && uuid.starts_with(&made(&name.to_string()))
+    made(&disk_fields(facts)).is_some_and(|begin| uuid.starts_with(&begin))
 }
 
 /// Whether the provisioner made a filesystem, by its identity.
@@ -215,12 +211,15 @@ pub fn is_made(identity: &Identity) -> bool {
     has("fs", MADE) && has("root", "/")
 }
 
-/// The digits of a UUID of version 8 (RFC 9562) that are those of a name: of its SHA-256.
-fn made(name: &str) -> String {
+/// The digits of a UUID of version 8 (RFC 9562) that are those of a device's name: of its SHA-256.
+fn made(name: &Fields) -> Option<String> {
+    if name.0.is_empty() {
+        return None;
+    }
     let hash = super::sha256(format!("local-volume-provisioner {name}").as_bytes());
     let at = |range: Range<usize>| &hash[range];
     let (start, version, variant) = (at(0..8), at(13..16), at(17..20));
-    format!("{start}-{}-8{version}-a{variant}-", at(8..12))
+    Some(format!("{start}-{}-8{version}-a{variant}-", at(8..12)))
 }
 
 /// The identity of a device. `path` is where it is offered.

@@ -25,7 +25,7 @@ use crate::host::identity::Identity;
 use crate::host::mark::MarkOnDisk;
 use crate::host::mounts::DeviceNumber;
 use crate::host::sysfs::Sysfs;
-use crate::types::MountPath;
+use crate::types::{FsType, MountPath};
 use crate::wipe::device::Disk;
 use crate::wipe::error::WipeError;
 use crate::wipe::progress::Progress;
@@ -361,15 +361,14 @@ fn open(
 /// # Errors
 /// Why it cannot be read.
 pub(crate) fn contents(opened: &Opened, sysfs: &Sysfs) -> Result<DiskContents, String> {
-    match opened.contents() {
-        Ok(Contents::Holds(_)) if is_made(opened, sysfs)? => return Ok(DiskContents::Made),
-        Ok(Contents::Holds(what)) => return Ok(DiskContents::Signature(what)),
-        Err(error) => return Err(error.to_string()),
-        Ok(Contents::Empty | Contents::NotLookedAt) => {}
-    }
+    let found = opened.contents().map_err(|error| error.to_string())?;
     let Opened::Device(device) = opened else {
         return Ok(DiskContents::Data);
     };
+    if let Contents::Holds(what) = found {
+        let made = made_on(device, sysfs)?;
+        return Ok(made.map_or(DiskContents::Signature(what), |_| DiskContents::Made));
+    }
     let progress = Progress::default();
     match Disk::new(device.file(), device.size(), &progress).check_zeroed() {
         Ok(()) => Ok(DiskContents::Blank),
@@ -378,15 +377,16 @@ pub(crate) fn contents(opened: &Opened, sysfs: &Sysfs) -> Result<DiskContents, S
     }
 }
 
-/// Whether a disk has the complete filesystem that the provisioner makes on it.
-fn is_made(opened: &Opened, sysfs: &Sysfs) -> Result<bool, String> {
-    let Opened::Device(device) = opened else {
-        return Ok(false);
-    };
+/// The type of the complete filesystem that the provisioner made on a device.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn made_on(device: &Device, sysfs: &Sysfs) -> Result<Option<FsType>, String> {
     let progress = Progress::default();
     let found = superblock::find(Disk::new(device.file(), device.size(), &progress));
     let found = found.map_err(|error| chain(&error))?;
     let facts = sysfs.device(device.number());
     let facts = facts.map_err(|error| error.to_string())?;
-    Ok(found.is_some_and(|(_, uuid)| identity::has_made(&facts, &uuid)))
+    let made = found.filter(|(_, uuid)| identity::has_made(&facts, uuid));
+    Ok(made.map(|(fs_type, _)| fs_type))
 }

@@ -46,10 +46,8 @@ impl Listing {
         let mount = machine.mounts.at(&real);
         let of_filesystems = class.volume_mode == VolumeMode::Filesystem;
         let is_stale = of_filesystems && mount.is_some_and(|mount| !mount.propagates);
-        let rule = class.devices.as_ref();
-        let makes_filesystems = rule.is_some_and(|it| it.filesystem.is_some());
         // The kubelet would give the empty directory to a pod.
-        let is_hidden = makes_filesystems && mount.is_some_and(|mount| !mount.is_shared);
+        let is_hidden = class.makes_filesystems() && mount.is_some_and(|mount| !mount.is_shared);
         let mut names = Vec::new();
         let shown = dir.display();
         let fault = if is_stale {

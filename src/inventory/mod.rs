@@ -26,8 +26,8 @@ use crate::host::mounts::DeviceNumber;
 use crate::types::{HostPath, MountPath, SkipReason, VolumeMode};
 
 pub use classes::{Inventory, Observed, Taken};
-pub(crate) use disk::contents;
 pub use disk::{BlockDisk, DiskContents, Misfit};
+pub(crate) use disk::{contents, made_on};
 pub use scanner::LocalDisks;
 pub use volume::Contents;
 pub(crate) use volume::Opened;

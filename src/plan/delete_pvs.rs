@@ -33,9 +33,7 @@ const RETAINED: &str =
 /// How a volume is cleaned.
 fn method(volume: &Volume) -> Method {
     let (class, candidate) = (&volume.class, &volume.candidate);
-    let rule = class.devices.as_ref();
-    let makes_filesystems = rule.is_some_and(|rule| rule.filesystem.is_some());
-    if makes_filesystems && is_made(&candidate.identity) {
+    if class.makes_filesystems() && is_made(&candidate.identity) {
         return Method::Reformat;
     }
     Method::of(candidate.kind, &class.cleaner)
