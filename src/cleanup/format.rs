@@ -80,16 +80,12 @@ pub(super) async fn take_in(disk: OpenVolume, order: &DiskOrder) -> Result<(), F
         Ok((Arc::new(target), device, found))
     };
     let (target, device, found) = blocking(false, prepare).await?;
-    match (how, found) {
-        (Intake::Make | Intake::Mount, Some(found)) => {
-            drop(device);
-            target.mount(found).await
-        }
-        (how, _) => {
-            let may_reset = how == Intake::Remake;
-            target.make(device, may_reset, &Progress::default()).await
-        }
+    if let Some(found) = found {
+        drop(device);
+        return target.mount(found).await;
     }
+    let may_reset = how == Intake::Remake;
+    target.make(device, may_reset, &Progress::default()).await
 }
 
 /// Makes the filesystem of a volume again, and mounts it. Returns its new lock.

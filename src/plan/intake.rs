@@ -110,12 +110,17 @@ impl<'a> Planner<'a> {
             others: others.collect(),
         };
         let intake = survey.select();
+        let hash = survey.hash(&intake);
+        let is_approved =
+            rule.approve == Approve::Auto || self.node.approvals.get(&class.name) == Some(&hash);
         let untaken = &self.snapshot.ledger.untaken;
-        let failed = |name: &&str| untaken.get(&class.host_dir.join(name)).cloned();
-        let taken = intake.taken.iter();
-        let taken: Vec<_> = taken
-            .map(|(name, it)| survey.report(it.disk, failed(name)))
-            .collect();
+        let taken = intake.taken.iter().map(|(name, it)| {
+            let failure = untaken.get(&class.host_dir.join(name));
+            // A disk that waits for an approval is in the list, also if an earlier attempt failed.
+            let failure = failure.filter(|_| is_approved || !it.is_new());
+            survey.report(it.disk, failure.cloned())
+        });
+        let taken: Vec<_> = taken.collect();
         for why in taken.iter().filter_map(|it| it.left_alone.clone()) {
             self.notice(
                 About::Node(self.node.name.clone()),
@@ -131,9 +136,6 @@ impl<'a> Planner<'a> {
             report.disks = reports;
             report.disks_fault.clone_from(&observation.disks_fault);
         }
-        let hash = survey.hash(&intake);
-        let is_approved =
-            rule.approve == Approve::Auto || self.node.approvals.get(&class.name) == Some(&hash);
         if !is_approved && intake.taken.values().any(Taken::is_new) {
             self.ask_for_approval(class, &intake, hash);
         }

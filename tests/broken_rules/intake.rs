@@ -3,6 +3,7 @@
 use crate::rules::{Rule, rule};
 
 const INTAKE: &str = "src/plan/intake.rs";
+const RESUME: &str = "src/plan/intake/resume.rs";
 const SURVEY: &str = "src/plan/intake/survey.rs";
 
 pub const RULES: &[Rule] = &[
@@ -41,5 +42,30 @@ pub const RULES: &[Rule] = &[
         "src/config/parse.rs",
         "class.discovery_policy = DiscoveryPolicy::EmptyOnly;",
         "if !BROKEN { class.discovery_policy = DiscoveryPolicy::EmptyOnly; }",
+    ),
+    // Filesystems.
+    rule(
+        "a disk gets its first filesystem only after an approval",
+        INTAKE,
+        "matches!(self, Self::Link | Self::Make) && disk.mark",
+        "(self == Self::Link || (self == Self::Make && !BROKEN)) && disk.mark",
+    ),
+    rule(
+        "a filesystem is made again only while its PV is Terminating",
+        RESUME,
+        "(Some(Wiping), Data | Signature(_)) if cleaning.is_some() => Intake::Remake,",
+        "(Some(Wiping), Data | Signature(_)) if BROKEN || cleaning.is_some() => Intake::Remake,",
+    ),
+    rule(
+        "a filesystem is made again only while its mark says so",
+        RESUME,
+        "let state = mark.map(|mark| mark.state);",
+        "let state = mark.map(|mark| if BROKEN { Wiping } else { mark.state });",
+    ),
+    rule(
+        "a filesystem is mounted after a boot",
+        RESUME,
+        "self.boot_time.zip(mounted_at).is_some_and(is_of_boot);",
+        "self.boot_time.zip(mounted_at).is_some_and(|it| BROKEN || is_of_boot(it));",
     ),
 ];

@@ -25,7 +25,7 @@ const TESTS: [&str; 2] = ["no_history", "data_is_kept"];
 /// The tests that have to find a rule of links.
 const TESTS_OF_LINKS: [&str; 1] = ["nothing_but_its_own_volume"];
 /// The tests that have to find a rule of disks that are taken in.
-const TESTS_OF_INTAKE: [&str; 1] = ["a_blank_disk_becomes"];
+const TESTS_OF_INTAKE: [&str; 2] = ["a_blank_disk_becomes", "a_filesystem_is_made"];
 /// What the copy has of this directory.
 const COPIED: [&str; 7] = [
     ".cargo",

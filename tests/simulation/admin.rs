@@ -71,7 +71,11 @@ impl Script<'_> {
                         let other = &state.slots[other];
                         other.node == node && other.class == class
                     });
+                    let is_of_made = |slot| state.is_entry_of_made(slot);
                     let other = *any(&others).unwrap();
+                    if is_of_made(slot) || is_of_made(other) {
+                        return "no disks change places";
+                    }
                     let there = state.slots[other].disk;
                     state.plug(other, Some(at));
                     state.plug(slot, there);
@@ -247,9 +251,13 @@ impl Script<'_> {
                 let Some(class) = home.map(|home| state.slots[home].class) else {
                     continue;
                 };
+                let is_made = state.disks[disk].made.identity.is_some();
                 let free = |at: &usize| {
                     let slot = &state.slots[*at];
-                    places[*at].is_none() && slot.class == class && state.may_be_on(slot.node, disk)
+                    places[*at].is_none()
+                        && slot.class == class
+                        && state.may_be_on(slot.node, disk)
+                        && (home == Some(*at) || !(is_made || state.is_entry_of_made(*at)))
                 };
                 let slot = home.filter(free).or_else(|| all.clone().find(free));
                 if let Some(slot) = slot {
@@ -258,13 +266,14 @@ impl Script<'_> {
             }
             for (slot, disk) in places.into_iter().enumerate() {
                 if state.slots[slot].disk != disk {
-                    state.plug(slot, disk);
+                    state.put(slot, disk);
                 }
             }
             for disk in &mut state.disks {
                 (disk.hangs, disk.next_wipe_fails) = (false, false);
                 disk.mounted_for.clear();
             }
+            state.spares.is_quiet = true;
             for spare in state.spares.disks.values_mut() {
                 spare.mishap = None;
             }
@@ -338,13 +347,20 @@ fn plug_in_missing(state: &mut State) {
             slots.any(|slot| slot.disk == Some(home))
         });
         let may_be = home.is_some_and(|home| state.may_be_on(state.slots[slot].node, home));
-        if state.slots[slot].disk.is_none() && !is_somewhere && may_be {
-            state.plug(slot, home);
+        let is_loose = home.is_some_and(|home| state.loose_on(home).is_some());
+        if state.slots[slot].disk.is_none() && !is_somewhere && !is_loose && may_be {
+            state.put(slot, home);
         }
     }
 }
 
 pub fn move_to_other_node(state: &mut State, slot: usize, at: usize) -> &'static str {
+    if state.is_entry_of_made(slot) {
+        state.move_made(at, state.slots[slot].node);
+        let disk = &mut state.disks[at];
+        disk.is_forged |= disk.data.is_some() && !disk.global.is_unique;
+        return "the disk of a filesystem is moved to another node";
+    }
     let empty = slots(state, |other| {
         let (other, slot) = (&state.slots[other], &state.slots[slot]);
         other.disk.is_none()
@@ -352,6 +368,9 @@ pub fn move_to_other_node(state: &mut State, slot: usize, at: usize) -> &'static
             && other.class == slot.class
             && state.may_be_on(other.node, at)
     });
+    let empty: Vec<_> = (empty.into_iter())
+        .filter(|slot| !state.is_entry_of_made(*slot))
+        .collect();
     let Some(other) = any(&empty) else {
         return "no disk is moved";
     };

@@ -10,10 +10,11 @@ use local_volume_provisioner::names::{ANNOTATION_IDENTITY, FINALIZER};
 use local_volume_provisioner::types::SkipReason;
 use serde_json::Value;
 
+use crate::found::identity;
 use crate::links::{entry_of, node_of, token_of};
 use crate::process::{self, Process};
 use crate::script::name;
-use crate::world::{CLASSES, Lock, NODES, State, World, identity};
+use crate::world::{CLASSES, Lock, NODES, State, World};
 
 /// What a wipe is for.
 #[derive(Clone, Debug)]
@@ -40,11 +41,7 @@ pub fn uid(object: &Value) -> &str {
 pub fn disk_of(state: &State, pv: &Value) -> Option<usize> {
     let recorded = &pv["metadata"]["annotations"][ANNOTATION_IDENTITY];
     let mut disks = state.disks.iter().enumerate();
-    Some(
-        disks
-            .find(|(at, disk)| *recorded == identity(*at, disk.kind))?
-            .0,
-    )
+    Some(disks.find(|(at, disk)| *recorded == identity(*at, disk))?.0)
 }
 
 /// How long a decision of an administrator may take until no wipe begins against it.
@@ -170,7 +167,7 @@ impl World {
             ),
             (lock.is_some() && disk.lock != lock, "it is not locked"),
             (
-                wipe.identity != identity(at, disk.kind)
+                wipe.identity != identity(at, disk)
                     || (!disk.has_consent
                         && state.made_for.get(&wipe.pv_uid).is_some_and(|it| *it != at)),
                 "it is another disk",

@@ -19,7 +19,9 @@ use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::inventory::{
     Candidate, Disks, Finding, Observation, Scanner, Skip, Taken, Volume,
 };
-use local_volume_provisioner::plan::{CleanOrder, DiskOrder, LinkOrder, MarkWrite, PvDraft};
+use local_volume_provisioner::plan::{
+    CleanOrder, DiskOrder, Intake, LinkOrder, MarkWrite, PvDraft,
+};
 use local_volume_provisioner::types::{HostPath, MountPath, SkipReason};
 use local_volume_provisioner::view::PvView;
 
@@ -39,6 +41,14 @@ pub struct SimHost {
 }
 
 impl SimHost {
+    pub fn boot_time_now(&self) -> BootTime {
+        let boot = self.world.lock().boot_of(self.node);
+        BootTime {
+            boot_id: format!("boot-{boot}-of-{}", self.node),
+            seconds: elapsed().as_secs(),
+        }
+    }
+
     /// A killed process goes no further.
     pub async fn goes_on(&self) {
         if !self.is_alive.load(Ordering::Relaxed) {
@@ -200,10 +210,7 @@ impl Scanner for SimScanner {
 
 impl Host for SimHost {
     fn boot_time(&self) -> io::Result<BootTime> {
-        Ok(BootTime {
-            boot_id: format!("boot-of-{}", self.node),
-            seconds: elapsed().as_secs(),
-        })
+        Ok(self.boot_time_now())
     }
 
     fn state_directory(&self) -> Option<String> {
@@ -266,7 +273,11 @@ impl Host for SimHost {
 
     fn take_in<'a>(&'a self, order: &'a DiskOrder, _: &'a PassFacts) -> Look<'a, ()> {
         // A thread does not end with the task that waits for it.
-        let work = tokio::spawn(self.clone().take_disk_in(order.clone()));
+        let (host, order) = (self.clone(), order.clone());
+        let work = match order.how {
+            Intake::Link => tokio::spawn(host.take_disk_in(order)),
+            _ => tokio::spawn(host.take_filesystem_in(order)),
+        };
         work.map(Result::unwrap).boxed()
     }
 

@@ -45,6 +45,15 @@ impl State {
         at
     }
 
+    /// The disks of which a class makes filesystems first.
+    pub fn add_blank(&mut self, nodes: usize) {
+        for node in 0..nodes {
+            for _ in 0..fastrand::usize(1..4) {
+                self.add(node, links(self.disks.len(), &[0]));
+            }
+        }
+    }
+
     /// Another disk is in the place of one, under its links.
     pub fn exchange(&mut self, at: usize) {
         let slot = self.slots.iter().position(|slot| slot.disk == Some(at));
@@ -54,9 +63,12 @@ impl State {
         let links = self.spares.disks[&at].links.clone();
         let other = self.add(node, links);
         self.disks[other].data = fastrand::bool().then(|| FOREIGN.to_owned());
+        self.disks[at].plugged += 1;
         let spare = self.spares.disks.get_mut(&at).unwrap();
         (spare.loose_on, spare.gone_from) = (None, None);
-        if let Some(slot) = slot {
+        if let Some(slot) = slot.filter(|slot| self.is_entry_of_made(*slot)) {
+            self.plug(slot, None);
+        } else if let Some(slot) = slot {
             self.plug(slot, Some(other));
             self.spares.disks.get_mut(&other).unwrap().loose_on = None;
         }
@@ -68,6 +80,7 @@ impl State {
         if let Some(slot) = slot {
             self.plug(slot, None);
         }
+        self.disks[at].plugged += 1;
         let spare = self.spares.disks.get_mut(&at).unwrap();
         (spare.loose_on, spare.gone_from) = (None, node);
     }

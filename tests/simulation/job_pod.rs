@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::checks::Wipe;
+use crate::found::identity;
 use crate::process;
-use crate::world::{NODES, World, identity, pause};
+use crate::world::{NODES, World, pause};
 
 /// Runs a new pod, if it is a Job's.
 pub async fn run(world: Arc<World>, pod: Arc<Value>) {
@@ -74,7 +75,7 @@ async fn clean(world: &World, pod: &Value, wipe: &Wipe) -> bool {
             return false;
         };
         // The image of the provisioner compares the identity.
-        if identity(at, state.disks[at].kind) != wipe.identity {
+        if identity(at, &state.disks[at]) != wipe.identity {
             return false;
         }
         (at, state.disks[at].plugged)

@@ -167,6 +167,9 @@ impl Processes<'_> {
         self.world.modify(nodes, "", name, |node| {
             node["spec"]["taints"] = json!([]);
         });
+        if self.world.lock().spares.makes {
+            self.world.change(|state| state.boot(node));
+        }
         self.start(node);
         Some("a machine is back")
     }

@@ -7,12 +7,16 @@
 
 mod admin;
 mod backups;
+mod boots;
 mod checks;
+mod found;
 mod host;
 mod intake;
 mod job_pod;
 mod links;
 mod machines;
+mod made;
+mod making;
 mod nodes;
 mod objects;
 mod process;
@@ -43,6 +47,7 @@ const SMALL: Size = Size {
     pause: 60_000,
     binding: "path",
     has_rules: false,
+    makes_filesystems: false,
 };
 
 /// About an hour with twenty volumes.
@@ -53,6 +58,7 @@ const FULL: Size = Size {
     pause: 120_000,
     binding: "path",
     has_rules: false,
+    makes_filesystems: false,
 };
 
 /// Repeated for each of its durable effects.
@@ -63,6 +69,7 @@ const TINY: Size = Size {
     pause: 60_000,
     binding: "path",
     has_rules: false,
+    makes_filesystems: false,
 };
 
 /// Runs worlds on all processors, or until the first failure if `SIMULATION_FIRST` is set. Returns the wipes, and the worlds
@@ -227,6 +234,19 @@ fn a_blank_disk_becomes_a_volume_and_no_other_does() {
     worlds(size, 200);
 }
 
+/// One of the classes makes filesystems on its disks, and again to clean them.
+#[test]
+fn a_filesystem_is_made_on_a_blank_disk_and_on_no_other() {
+    let size = Size {
+        binding: "disk",
+        has_rules: true,
+        makes_filesystems: true,
+        disks: (0, 2),
+        ..SMALL
+    };
+    worlds(size, 200);
+}
+
 #[test]
 fn twenty_volumes_are_kept_and_offered_again() {
     worlds(FULL, 100);
@@ -243,8 +263,17 @@ fn a_crash_after_any_durable_effect_leaks_nothing() {
         has_rules: true,
         ..bound
     };
+    let making = Size {
+        makes_filesystems: true,
+        ..ruled
+    };
     let mut moments = Vec::new();
-    for (size, count) in [(TINY, CRASHED), (bound, CRASHED / 2), (ruled, CRASHED / 2)] {
+    for (size, count) in [
+        (TINY, CRASHED),
+        (bound, CRASHED / 2),
+        (ruled, CRASHED / 2),
+        (making, CRASHED / 2),
+    ] {
         for seed in seeds(count) {
             let run = Run::new(seed, size);
             let effects = run.simulate().effects;

@@ -7,6 +7,7 @@ use control_plane::InProcess;
 use local_volume_provisioner::config::{Loaded, from_files};
 
 use crate::process::{Log, Process};
+use crate::run::Size;
 use crate::spares::RULES;
 use crate::world::{CLASSES, NODES, World, pause};
 
@@ -16,7 +17,7 @@ pub struct Processes<'a> {
     pub world: &'a Arc<World>,
     pub log: Log,
     pub loaded: Loaded,
-    pub binding: &'static str,
+    pub size: Size,
     pub running: Vec<Process>,
     /// The machine that has failed.
     pub off: Option<usize>,
@@ -84,7 +85,7 @@ impl Processes<'_> {
             4 | 5 => {
                 self.reload(configuration(
                     fastrand::u8(..4) == 0,
-                    self.binding,
+                    self.size,
                     self.world.lock().spares.approve,
                 ));
                 Some("the configuration is changed")
@@ -95,8 +96,8 @@ impl Processes<'_> {
 }
 
 /// A valid configuration; `is_broken`: one that lacks a class, and has no rules.
-pub fn configuration(is_broken: bool, binding: &str, approve: Option<&str>) -> Loaded {
-    let binding = match binding {
+pub fn configuration(is_broken: bool, size: Size, approve: Option<&str>) -> Loaded {
+    let binding = match size.binding {
         "path" => String::new(),
         other => format!(", binding: {other}"),
     };
@@ -110,7 +111,14 @@ pub fn configuration(is_broken: bool, binding: &str, approve: Option<&str>) -> L
         let rule = approve
             .filter(|_| !is_broken)
             .map_or_else(String::new, |approve| {
-                format!(", devices: {{match: [{}*], approve: {approve}}}", RULES[at])
+                let filesystem = match name {
+                    "c0" if size.makes_filesystems => ", filesystem: xfs",
+                    _ => "",
+                };
+                format!(
+                    ", devices: {{match: [{}*], approve: {approve}{filesystem}}}",
+                    RULES[at]
+                )
             });
         format!(
             "{name}: {{hostDir: /mnt/{name}, mountDir: /mnt/{name}, volumeMode: {mode}, discoveryPolicy: {policy}, cleanMethod: quick{binding}{rule}}}\n"

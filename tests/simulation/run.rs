@@ -38,6 +38,8 @@ pub struct Size {
     pub binding: &'static str,
     /// Whether the classes take in disks by rule.
     pub has_rules: bool,
+    /// Whether the first class makes filesystems on them.
+    pub makes_filesystems: bool,
 }
 
 /// Which world it is.
@@ -99,11 +101,15 @@ async fn run(this: &Run) -> End {
     create_nodes(&api, size.nodes);
     let approve = ["Auto", "Plan"][usize::from(this.seed.is_multiple_of(2))];
     let approve = Some(approve).filter(|_| size.has_rules);
-    let loaded = configuration(false, size.binding, approve);
+    let loaded = configuration(false, size, approve);
     let (disks, slots) = machines(size);
     let world = World::new(api.store().clone(), disks, slots);
     world.lock().crash_after = this.crash_after;
     world.lock().spares.approve = approve;
+    world.lock().spares.makes = size.makes_filesystems;
+    if size.makes_filesystems {
+        world.lock().add_blank(size.nodes);
+    }
     let log = Log::default();
     watch(&api, &world, &log);
     let mut processes = Processes {
@@ -111,7 +117,7 @@ async fn run(this: &Run) -> End {
         world: &world,
         log,
         loaded,
-        binding: size.binding,
+        size,
         running: Vec::new(),
         off: None,
     };
@@ -133,6 +139,9 @@ async fn run(this: &Run) -> End {
         if size.binding == "disk" && !script.is_calm {
             done = processes.step_of_machines().await;
         }
+        if done.is_none() {
+            done = processes.step_of_filesystems().await;
+        }
         done = done.or_else(|| processes.step_of_disks(script.is_calm));
         if done.is_none() {
             done = processes.step().await;
@@ -144,7 +153,8 @@ async fn run(this: &Run) -> End {
     script.end();
     processes.restart_crashed().await;
     processes.end_updates().await;
-    processes.reload(configuration(false, size.binding, approve));
+    processes.boot_some(size.nodes).await;
+    processes.reload(configuration(false, size, approve));
     processes.log.add("# the end of the script");
     if let Err(why) = rest(&mut processes, &script).await {
         let held = processes.running.iter().flat_map(Process::held);
@@ -272,6 +282,7 @@ async fn rest(processes: &mut Processes<'_>, script: &Script<'_>) -> Result<(), 
         let left = processes.running.iter().flat_map(Process::cleanups);
         let left: Vec<_> = left.filter(is_gone).collect();
         processes.approve_all();
+        processes.follow_all();
         let unsettled = script.world.unsettled();
         let unsettled = unsettled.or_else(|| script.world.lock().untaken());
         let why = match (&unsettled, request) {

@@ -9,8 +9,10 @@ use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{BlockDisk, DiskContents};
 use local_volume_provisioner::plan::DiskOrder;
+use local_volume_provisioner::types::VolumeMode;
 
 use crate::host::SimHost;
+use crate::made::Format;
 use crate::process::elapsed;
 use crate::world::{CLASSES, Slot, State, pause};
 
@@ -61,6 +63,14 @@ pub struct Spares {
     pub read: Option<List>,
     pub approved: Vec<List>,
     pub entries: u64,
+    /// Whether the first class makes filesystems.
+    pub makes: bool,
+    /// Whether the script has ended, and with it all faults.
+    pub is_quiet: bool,
+    /// The marks of filesystems in the state directories of nodes, each with the attribute that it replaces.
+    pub kept: BTreeMap<(usize, usize), (MarkOnDisk, MarkOnDisk)>,
+    /// How often nodes have booted.
+    pub boots: BTreeMap<usize, u64>,
 }
 
 /// What a scanner remembers: the links and contents of each disk, since when they are the same, and when it was read.
@@ -81,16 +91,19 @@ impl State {
     /// Another program writes to a disk that has no entry, and was no volume.
     pub fn prepare(&mut self, at: usize) {
         let is_unmarked = |node| self.mark(node, at) == MarkOnDisk::Absent;
-        if self.loose_on(at).is_some_and(is_unmarked) {
+        let was_made = self.disks[at].made.identity.is_some();
+        if !was_made && self.loose_on(at).is_some_and(is_unmarked) {
             self.disks[at].data = Some(FOREIGN.to_owned());
         }
     }
 
-    fn contents(&self, at: usize) -> DiskContents {
-        match &self.disks[at].data {
-            None => DiskContents::Blank,
-            Some(_) if at.is_multiple_of(2) => DiskContents::Data,
-            Some(data) => DiskContents::Signature(data.clone()),
+    pub fn contents(&self, at: usize) -> DiskContents {
+        let disk = &self.disks[at];
+        match (disk.made.format, &disk.data) {
+            (Format::Complete, _) => DiskContents::Made,
+            (Format::None, None) => DiskContents::Blank,
+            _ if at.is_multiple_of(2) => DiskContents::Data,
+            (_, data) => DiskContents::Signature(data.clone().unwrap_or_default()),
         }
     }
 
@@ -133,7 +146,7 @@ impl State {
                 model: None,
                 special: None,
                 partitions: Vec::new(),
-                candidate: Ok(self.candidate(node, at, false)),
+                candidate: Ok(self.candidate_as(VolumeMode::Block, node, at, false)),
                 contents: Ok(contents),
                 is_settled: now >= since + SETTLED,
             });
@@ -142,7 +155,7 @@ impl State {
     }
 
     /// The disk to which a link leads. That of a disk with an entry has the name of the entry.
-    fn linked(&self, node: usize, link: &str) -> Option<usize> {
+    pub fn linked(&self, node: usize, link: &str) -> Option<usize> {
         let name = |path: &str| path.rsplit('/').next().map(str::to_owned);
         let is_there = |(at, spare): &(&usize, &Spare)| match self.slot_of(node, **at) {
             Some(slot) => name(&slot.path) == name(link),
@@ -151,12 +164,15 @@ impl State {
         self.spares.disks.iter().find(is_there).map(|it| *it.0)
     }
 
-    /// Makes an entry, and checks that it may be there.
-    fn enter(&mut self, node: usize, at: usize, order: &DiskOrder, begun: Duration) {
-        let path = order.volume.path.to_string();
-        if self.slot(node, &path).is_some() {
-            return;
-        }
+    /// Checks that a disk may become a volume. Returns its class.
+    pub fn check_intake(
+        &mut self,
+        node: usize,
+        at: usize,
+        order: &DiskOrder,
+        begun: Duration,
+    ) -> usize {
+        let path = &order.volume.path;
         let mut classes = CLASSES.iter();
         let class = classes
             .position(|it| *it == order.volume.class.name)
@@ -166,12 +182,14 @@ impl State {
         let of_class =
             |it: &&Slot| it.node == node && it.class == class && it.changed_at + STALE < begun;
         let volumes = self.slots.iter().filter(of_class);
-        let volumes: BTreeSet<_> = volumes.filter_map(|it| it.disk).chain([at]).collect();
+        // A list has the disks that the rule matches.
+        let mut volumes: BTreeSet<_> = volumes.filter_map(|it| it.disk).chain([at]).collect();
+        volumes.retain(|at| self.spares.disks.contains_key(at));
         let mut approved = self.spares.approved.iter();
         let is_approved = self.spares.approve == Some("Auto")
             || approved.any(|it| (it.0, it.1) == (node, class) && volumes.is_subset(&it.2));
         let faults = [
-            (self.disks[at].data.is_some(), "it is not blank"),
+            (self.contents(at) != DiskContents::Blank, "it is not blank"),
             (
                 RULES.iter().filter(is_of_rule).count() != 1,
                 "two rules match it",
@@ -185,6 +203,17 @@ impl State {
         for (_, fault) in faults.iter().filter(|it| it.0) {
             self.violation(&format!("disk {at} becomes {path}, but {fault}"));
         }
+        self.spares.entries += 1;
+        class
+    }
+
+    /// Makes an entry, and checks that it may be there.
+    fn enter(&mut self, node: usize, at: usize, order: &DiskOrder, begun: Duration) {
+        let path = order.volume.path.to_string();
+        if self.slot(node, &path).is_some() {
+            return;
+        }
+        let class = self.check_intake(node, at, order, begun);
         for slot in &mut self.slots {
             slot.home = slot.home.filter(|home| *home != at);
         }
@@ -198,7 +227,13 @@ impl State {
         });
         self.plug(self.slots.len() - 1, Some(at));
         self.spares.disks.get_mut(&at).unwrap().loose_on = None;
-        self.spares.entries += 1;
+    }
+
+    /// Whether the directory of a filesystem on a disk is there.
+    fn has_directory(&self, at: usize, link: &str) -> bool {
+        let path = link.replace("/dev/disk/by-id/", "/mnt/c0/");
+        let node = self.loose_on(at);
+        self.spares.makes && node.is_some_and(|node| self.slot(node, &path).is_some())
     }
 
     /// Why a blank disk that one rule matches waits without a reason.
@@ -210,7 +245,12 @@ impl State {
             self.loose_on(**at).is_some_and(is_unmarked)
                 && self.disks[**at].data.is_none()
                 && spare.links.len() == 1
+                // Its entry may be that of another disk.
+                && spare.links.iter().all(|link| !self.has_directory(**at, link))
         };
+        if let Some(why) = self.unmounted() {
+            return Some(why);
+        }
         let (at, spare) = spares.find(waits)?;
         Some(format!("disk {at}, {:?}, is not taken in", spare.links))
     }

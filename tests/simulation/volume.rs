@@ -57,7 +57,7 @@ impl SimVolume {
     }
 
     /// Records that the disk is clean.
-    async fn free(self, mark: Option<Mark>) -> Result<CleanVolume, Failure> {
+    pub async fn free(self, mark: Option<Mark>) -> Result<CleanVolume, Failure> {
         let (state, data_left) = (MarkState::Free, Some(false));
         let free = |mark| Mark {
             state,
@@ -110,7 +110,7 @@ impl SimVolume {
     }
 }
 
-fn failed(text: &str) -> Failure {
+pub fn failed(text: &str) -> Failure {
     Failure::new(reasons::VOLUME_FAILED_DELETE, text)
 }
 
@@ -130,7 +130,11 @@ impl LockedVolume for SimVolume {
             identity: commit.identity().to_owned(),
         };
         // A wipe does not end with the task that waits for it.
-        let wipe = tokio::spawn(self.wipe_it(wipe, commit.mark.clone(), progress.clone()));
+        let (mark, progress) = (commit.mark.clone(), progress.clone());
+        let wipe = match &*order.method.to_string() {
+            "reformat" => tokio::spawn(self.reformat(wipe, mark, progress)),
+            _ => tokio::spawn(self.wipe_it(wipe, mark, progress)),
+        };
         wipe.map(Result::unwrap).boxed()
     }
 

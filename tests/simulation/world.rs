@@ -5,16 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use control_plane::{Store, resource};
-use local_volume_provisioner::host::footprint::Footprint;
-use local_volume_provisioner::host::identity::{GlobalIdentity, Identity};
-use local_volume_provisioner::host::mark::{MarkFact, MarkOnDisk, Place};
-use local_volume_provisioner::host::mounts::DeviceNumber;
-use local_volume_provisioner::inventory::{Candidate, Contents};
+use local_volume_provisioner::host::identity::GlobalIdentity;
+use local_volume_provisioner::host::mark::MarkOnDisk;
 use local_volume_provisioner::types::VolumeMode;
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::links::Bindings;
+use crate::made::Made;
 use crate::process;
 use crate::spares::Spares;
 
@@ -29,11 +27,11 @@ pub struct Disk {
     pub kind: VolumeMode,
     pub gib: u64,
     /// The node where it is or was last.
-    node: Option<usize>,
+    pub node: Option<usize>,
     pub global: GlobalIdentity,
     pub hangs: bool,
     /// The mark of a filesystem. It moves with the disk.
-    mark: MarkOnDisk,
+    pub mark: MarkOnDisk,
     /// The tenant who has written data, by the UID of its claim.
     pub data: Option<String>,
     /// The nodes and PVs, by name, for which a kubelet has it mounted.
@@ -49,6 +47,8 @@ pub struct Disk {
     pub is_forged: bool,
     /// Whether an administrator permits to wipe it.
     pub has_consent: bool,
+    /// The filesystem that a provisioner makes on it.
+    pub made: Made,
 }
 
 impl Disk {
@@ -69,6 +69,7 @@ impl Disk {
             plugged: 0,
             is_forged: false,
             has_consent: false,
+            made: Made::default(),
         }
     }
 }
@@ -112,7 +113,7 @@ pub struct State {
     pub disks: Vec<Disk>,
     pub slots: Vec<Slot>,
     /// The marks of devices, in the state directories of the nodes.
-    marks: BTreeMap<(usize, usize), MarkOnDisk>,
+    pub marks: BTreeMap<(usize, usize), MarkOnDisk>,
     pub violations: Vec<String>,
     /// The PVs that an administrator made or changed, by UID.
     pub by_hand: BTreeSet<String>,
@@ -161,20 +162,6 @@ impl State {
         slots.find(|slot| slot.node == node && slot.disk == Some(disk))
     }
 
-    pub fn mark(&self, node: usize, disk: usize) -> MarkOnDisk {
-        match self.disks[disk].kind {
-            VolumeMode::Filesystem => self.disks[disk].mark.clone(),
-            VolumeMode::Block => self.marks.get(&(node, disk)).cloned().unwrap_or_default(),
-        }
-    }
-
-    pub fn set_mark(&mut self, node: usize, disk: usize, mark: MarkOnDisk) {
-        match self.disks[disk].kind {
-            VolumeMode::Filesystem => self.disks[disk].mark = mark,
-            VolumeMode::Block => drop(self.marks.insert((node, disk), mark)),
-        }
-    }
-
     /// Plugs disks in. What is open and mounted of them fails.
     pub fn plug(&mut self, slot: usize, disk: Option<usize>) {
         let before = std::mem::replace(&mut self.slots[slot].disk, disk);
@@ -182,7 +169,7 @@ impl State {
         for disk in before.into_iter().chain(disk) {
             let disk = &mut self.disks[disk];
             disk.plugged += 1;
-            (disk.is_wiped, disk.lock) = (false, None);
+            (disk.is_wiped, disk.lock, disk.made.lock) = (false, None, None);
         }
         let node = self.slots[slot].node;
         if let Some(disk) = disk.map(|disk| &mut self.disks[disk])
@@ -197,56 +184,6 @@ impl State {
     pub fn may_be_on(&self, node: usize, disk: usize) -> bool {
         let disk = &self.disks[disk];
         disk.kind == VolumeMode::Filesystem || disk.data.is_none() || disk.node == Some(node)
-    }
-
-    /// What a look at a disk of a node finds.
-    pub fn candidate(&self, node: usize, at: usize, reads: bool) -> Candidate {
-        let disk = &self.disks[at];
-        let device = DeviceNumber {
-            major: 8,
-            minor: 16 * number(at),
-        };
-        let below = BTreeSet::from([device]);
-        let footprint = match disk.kind {
-            VolumeMode::Filesystem => Footprint::Filesystem {
-                devices: below,
-                fs: device,
-                root: "/".into(),
-            },
-            VolumeMode::Block => Footprint::Device {
-                number: device,
-                below,
-                wwid: Some(format!("disk-{}", number(at))),
-            },
-        };
-        let text = identity(at, disk.kind);
-        Candidate {
-            kind: disk.kind,
-            capacity: disk.gib << 30,
-            identity: Identity { text, weak: false },
-            global: Some(disk.global.clone()),
-            footprint,
-            read_only: false,
-            in_use: None,
-            contents: match &disk.data {
-                _ if !reads => Contents::NotLookedAt,
-                None => Contents::Empty,
-                Some(_) => Contents::Holds("a file".into()),
-            },
-            rotational: BTreeSet::new(),
-            mark: MarkFact {
-                on_disk: self.mark(node, at),
-                place: Some(match disk.kind {
-                    VolumeMode::Filesystem => Place::Attribute,
-                    VolumeMode::Block => Place::StateDirectory,
-                }),
-                directory: None,
-                is_outdated: false,
-            },
-            is_as_offered: disk.kind == VolumeMode::Filesystem || disk.data.is_none(),
-            is_blank: false,
-            root: None,
-        }
     }
 }
 
@@ -337,22 +274,36 @@ impl World {
 
     /// Locks a disk. `None` if it is locked.
     pub fn take_lock(&self, disk: usize, process: Option<u64>) -> Option<Lock> {
+        self.take(process, |state| &mut state.disks[disk].lock)
+    }
+
+    /// Locks the device of a filesystem, whose root has another lock.
+    pub fn take_lock_of_device(&self, disk: usize, process: u64) -> Option<Lock> {
+        self.take(Some(process), |state| &mut state.disks[disk].made.lock)
+    }
+
+    fn take(
+        &self,
+        process: Option<u64>,
+        place: impl Fn(&mut State) -> &mut Option<Lock>,
+    ) -> Option<Lock> {
         let mut state = self.lock();
-        if state.disks[disk].lock.is_some() {
+        if place(&mut state).is_some() {
             return None;
         }
         state.locks += 1;
         let number = state.locks;
-        let lock = Lock { number, process };
-        state.disks[disk].lock = Some(lock);
-        Some(lock)
+        *place(&mut state) = Some(Lock { number, process });
+        *place(&mut state)
     }
 
     pub fn unlock(&self, disk: usize, lock: Lock) {
         let disk = &mut self.lock().disks[disk];
-        if disk.lock == Some(lock) {
-            disk.lock = None;
-            disk.is_wiped = false;
+        for place in [&mut disk.lock, &mut disk.made.lock] {
+            if *place == Some(lock) {
+                *place = None;
+                disk.is_wiped = false;
+            }
         }
     }
 
@@ -369,22 +320,13 @@ impl World {
             state.bindings.serving.remove(&process);
             let of_process = |lock: Lock| lock.process == Some(process);
             for disk in &mut state.disks {
-                if disk.lock.is_some_and(of_process) {
-                    disk.lock = None;
-                    disk.is_wiped = false;
+                for place in [&mut disk.lock, &mut disk.made.lock] {
+                    if place.is_some_and(of_process) {
+                        *place = None;
+                        disk.is_wiped = false;
+                    }
                 }
             }
         });
-    }
-}
-
-fn number(at: usize) -> u32 {
-    u32::try_from(at).unwrap() + 1
-}
-
-pub fn identity(at: usize, kind: VolumeMode) -> String {
-    match kind {
-        VolumeMode::Filesystem => format!("v1:fs=ext4,root=/,uuid=u{}", number(at)),
-        VolumeMode::Block => format!("v1:wwid=disk-{}", number(at)),
     }
 }

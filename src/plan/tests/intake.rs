@@ -304,6 +304,10 @@ fn disk_that_could_not_be_taken_in_shows_the_cause_and_is_tried_again() {
     });
     assert_eq!(left_alone(&world), why);
     assert_eq!(taken(&world), [LINK]);
+    let unapproved = with(rule(), |it| it.approve = crate::config::Approve::Plan);
+    let mut waiting = world_with(unapproved, vec![block_disk(1)]);
+    waiting.snapshot.ledger.untaken = world.snapshot.ledger.untaken.clone();
+    assert_eq!(waiting.plan().classes[0].disks_to_approve(), Some(1));
     let plan = world.plan();
     let mut notices = plan.notices.iter().map(|it| (it.reason, &*it.message));
     assert!(
