@@ -78,7 +78,7 @@ impl Actor {
                     let guard = self.enter(&cancel.tenancy.pv_uid, None);
                     let known = expectations.clone();
                     let work = async move { this.cancel(&cancel, &known).await };
-                    self.write(guard, expectations, work, |_| false);
+                    self.write(guard, work, |_| false);
                 }
                 Action::Clean(order) => {
                     if let Some(progress) = self.context.table.begin(&order) {
@@ -93,25 +93,25 @@ impl Actor {
                         self.run_step(tenancy, work);
                     }
                 }
-                Action::WriteJob(job, write) => self.write_job(job, write, expectations),
+                Action::WriteJob(job, write) => self.write_job(job, write),
                 Action::Create(draft) => {
                     let (facts, owners) = (facts.clone(), owners.clone());
                     self.offer(draft, facts, owners, expectations.clone(), pass);
                 }
-                Action::FindOwners(queries) => self.find_owners(queries, expectations),
+                Action::FindOwners(queries) => self.find_owners(queries),
                 Action::Patch(patch) => {
                     let (pv, now, facts) = (patch.pv.clone(), expectations.clone(), facts.clone());
                     let work = async move { this.patch(patch, &now, &facts).await };
                     self.write_pv(pv, expectations, work);
                 }
                 Action::WriteMark(write) => {
-                    self.write_mark_only(*write, facts.clone(), expectations);
+                    self.write_mark_only(*write, facts.clone());
                 }
                 Action::TakeOver(volume) => self.find_former(volume, expectations),
                 Action::Unlink(token) => self.unlink(&token),
                 Action::Link(order) => self.make_link(*order, facts.clone(), expectations),
-                Action::TakeIn(order) => self.take_in(*order, facts.clone(), expectations),
-                Action::LabelNode(change) => self.label_node(change, expectations),
+                Action::TakeIn(order) => self.take_in(*order, facts.clone()),
+                Action::LabelNode(change) => self.label_node(change),
                 Action::FindPv(search) => self.search(search, expectations),
                 Action::Withdraw(withdrawal) => {
                     let pv = withdrawal.pv.clone();
@@ -139,11 +139,11 @@ impl Actor {
         };
         let now = expectations.clone();
         let has_changed = move |_| now.has_changed(&before);
-        self.write(guard, expectations, work, has_changed);
+        self.write(guard, work, has_changed);
     }
 
     /// Changes a Job.
-    fn write_job(&self, job: JobView, write: JobWrite, expectations: &Expectations) {
+    fn write_job(&self, job: JobView, write: JobWrite) {
         let guard = self.enter(&job.name, None);
         let (this, before, known) = (self.clone(), job.clone(), self.jobs.clone());
         let work = async move { this.change_job(&job, &write).await };
@@ -151,7 +151,7 @@ impl Actor {
             let jobs = known.borrow();
             jobs.as_ref().and_then(|jobs| jobs.get(&before.name)) != Some(&before)
         };
-        self.write(guard, expectations, work, has_changed);
+        self.write(guard, work, has_changed);
     }
 
     /// Runs `work` if the configuration is still the current one. After an error, its object backs off.
@@ -162,15 +162,13 @@ impl Actor {
     fn write(
         &self,
         guard: Option<InFlight>,
-        expectations: &Expectations,
         work: impl Future<Output = Result<(), ApiError>> + Send + 'static,
         needs_pass: impl FnOnce(bool) -> bool + Send + 'static,
     ) {
         let Some(guard) = guard else {
             return;
         };
-        let (this, expectations) = (self.clone(), expectations.clone());
-        let generation = self.generation();
+        let (this, generation) = (self.clone(), self.generation());
         tokio::spawn(async move {
             let permit = this.write_permits.acquire().await;
             // After a reload, the next pass decides again.
@@ -184,7 +182,9 @@ impl Actor {
             // A pass learns when the back-off ends.
             let is_first = failure.is_some_and(|error| {
                 tracing::warn!(name = guard.name, %error, "a write failed; a later pass retries");
-                expectations.back_off(&guard.name, error.is_passing())
+                let now = this.context.table.now();
+                let mut ledger = this.ledger.lock();
+                ledger.writes.fail(&guard.name, error.is_passing(), now)
             });
             drop((permit, guard));
             // The pass that a watch event triggered may have skipped the object. Some changes trigger none.
@@ -238,7 +238,8 @@ impl Actor {
             crash_point("record-on-pv");
             let view = cluster.merge_pv(&patch.pv, patch.body()).await?;
             expectations.expect(view);
-            if expectations.wrote(&patch.pv) {
+            let now = self.context.table.now();
+            if self.ledger.lock().writes.count(&patch.pv, now) {
                 tracing::warn!(
                     pv = name,
                     "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"

@@ -24,6 +24,7 @@ use crate::inventory::Inventory;
 use crate::memory;
 use crate::plan::{Action, Settings, Snapshot, other_installation, plan};
 use crate::report::{Damper, Notices};
+use crate::retry;
 use crate::status::Pass;
 use crate::taint::StartupTaint;
 use crate::types::HostPath;
@@ -31,10 +32,6 @@ use crate::view::PvView;
 
 pub use reloading::Reloads;
 
-/// The pause between the passes of an outage, in which the back-offs of many objects end one after the other.
-const BACK_OFF_PAUSE: Duration = Duration::from_secs(1);
-/// The pause between two reads of the cluster's UID while the permission is missing.
-const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 /// How long notifications are collected before the next pass.
 const COALESCE: Duration = Duration::from_millis(20);
 /// How long a pass waits for the first scan of a new class. It waits for no later scan.
@@ -126,7 +123,7 @@ pub async fn run(
         missing_since: BTreeMap::new(),
         all_created_at: Instant::now(),
         cleaning: BTreeSet::new(),
-        cluster_due: Instant::now() + CLUSTER_PAUSE,
+        cluster_due: Instant::now() + retry::CLUSTER_UID,
         skips: BTreeSet::new(),
         logged_not_ready: None,
         damper: Damper::default(),
@@ -180,7 +177,7 @@ impl Controller {
         let cluster = &self.context.cluster;
         let is_due = self.periods.has_marks && now >= self.cluster_due;
         if self.settings.cluster.is_none() && is_due || cluster.origin.other().is_some() {
-            self.cluster_due = now + CLUSTER_PAUSE;
+            self.cluster_due = now + retry::CLUSTER_UID;
             let _ = cluster.ensure_known().await;
             self.settings.cluster = cluster.origin.uid();
         }
@@ -205,10 +202,9 @@ impl Controller {
             return;
         }
         self.outages.mark_unchanged();
-        let (cache, table) = (self.pvs.as_ref(), &self.context.table);
-        cache.inspect(|it| it.expectations.end_back_offs());
+        let table = &self.context.table;
         table.end_back_offs();
-        self.actor.ledger.lock().refusals.end_pauses(table.now());
+        self.actor.ledger.lock().end_pauses(table.now());
     }
 
     /// Runs a pass. Returns the longest time until the next one.
@@ -221,7 +217,7 @@ impl Controller {
             // Nothing is done until our cluster answers, but its claims do not mount our volumes.
             plan.actions.retain(|it| matches!(it, Action::Unlink(_)));
             plan.wake_at = None;
-            longest = BACK_OFF_PAUSE;
+            longest = retry::WRITE_PASS;
         } else if !has_news {
             memory::release_unused();
         }
@@ -281,11 +277,7 @@ impl Controller {
         let cleanups = self.context.table.view();
         let cleaning = cleanups.values().filter(|it| it.is_active());
         let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
-        let cache = self.pvs.as_ref();
-        let backing_off = cache.map(|it| it.expectations.backing_off());
-        let (backing_off, first_ends) = backing_off.unwrap_or_default();
         let now = self.context.table.now();
-        let back_off_ends = first_ends.map(|left| now + left.max(BACK_OFF_PAUSE));
         let pvs = self.pvs.as_mut().and_then(PvCache::views);
         let owners = self.pvs.as_ref().map(|it| Arc::clone(&it.owners));
         if let Some(pvs) = &pvs {
@@ -323,9 +315,8 @@ impl Controller {
         // An outdated entry waits for its next scan as if its PV were being created.
         let outdated = observed.outdated.into_iter();
         let outdated = outdated.map(|path| (path, String::new()));
-        let mut known = ledger.clone();
+        let mut known = ledger.at(now);
         drop(ledger);
-        known.writing.extend(backing_off);
         known.creating.extend(outdated);
         Snapshot {
             node,
@@ -341,7 +332,6 @@ impl Controller {
             links,
             links_fault,
             epoch,
-            back_off_ends,
             ended: self.pvs.as_ref().map(PvCache::ended).unwrap_or_default(),
             now,
             date: self.context.cluster.now(),

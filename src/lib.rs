@@ -15,7 +15,6 @@
 
 pub mod act;
 pub mod args;
-pub mod backoff;
 pub mod cache;
 pub mod cleanup;
 pub mod cluster;
@@ -37,6 +36,7 @@ pub mod plan;
 mod process_metrics;
 pub mod quantity;
 pub mod report;
+pub mod retry;
 pub mod server;
 pub mod status;
 pub mod taint;

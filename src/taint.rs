@@ -4,23 +4,16 @@
 //! nodes may add labels and taints in one request, after the kubelet has registered them. Taints alone are not
 //! watched, since a watch of metadata does not show them. A taint of another key is never removed.
 
-use std::time::Duration;
-
 use tokio::task::JoinSet;
 
-use crate::backoff::Backoff;
 use crate::cleanup::CleanupContext;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::plan::{About, reasons};
 use crate::report::Reporter;
+use crate::retry;
 use crate::view::NodeView;
 
-/// The pauses between attempts. The first ones are short, as other writers of the Node may have caused a conflict.
-const RETRY: Backoff = Backoff {
-    first: Duration::from_millis(20),
-    longest: Duration::from_secs(30),
-};
 /// The failure that is reported, after about two seconds: conflicts are over by then.
 const REPORTED_FAILURE: u32 = 7;
 
@@ -82,6 +75,6 @@ async fn remove(cluster: &Cluster, reporter: &Reporter, node: &NodeView, key: &s
             }
             Err(_) => {}
         }
-        tokio::time::sleep(RETRY.pause(failures)).await;
+        tokio::time::sleep(retry::TAINT.pause(failures)).await;
     }
 }

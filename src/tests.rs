@@ -11,7 +11,7 @@ const ORDER: [&str; 32] = [
     "crash",
     "errors",
     "escape",
-    "backoff",
+    "retry",
     "view",
     "host",
     "config",

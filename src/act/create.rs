@@ -1,7 +1,5 @@
 //! Creates PVs. After an error, the next pass decides again.
 
-use std::time::Duration;
-
 use kube::api::ListParams;
 use tokio::time::Instant;
 
@@ -14,14 +12,9 @@ use crate::crash::crash_point;
 use crate::inventory::Skip;
 use crate::names::pv_name_of_offer;
 use crate::plan::PvDraft;
+use crate::retry;
 use crate::types::{HostPath, SkipReason};
 use crate::view::{ClaimRef, PvView};
-
-/// The pause after a mark could not be written.
-const UNMARKED_PAUSE: Duration = Duration::from_secs(10);
-
-/// The pause after another PV was found that names the claim of an adoption: each check lists all PVs.
-const CLAIMED_PAUSE: Duration = Duration::from_secs(30);
 
 impl Actor {
     /// Creates a PV, unless one of its volume exists, here or on another node.
@@ -64,7 +57,7 @@ impl Actor {
                 "{path} is not adopted: PV {other} names the claim of its mark; delete that claim if it has no data yet, and create it again later"
             );
             let skip = Skip::new(SkipReason::Dirty, detail);
-            self.refuse(draft, skip, CLAIMED_PAUSE);
+            self.refuse(draft, skip, retry::CLAIM);
             return Ok(());
         }
         // A write that fails may have an effect.
@@ -75,7 +68,7 @@ impl Actor {
             && let Err(why) = self.write_mark(write, facts).await
         {
             let skip = Skip::new(SkipReason::Unreadable, why);
-            self.refuse(draft, skip, UNMARKED_PAUSE);
+            self.refuse(draft, skip, retry::MARK);
             return Ok(());
         }
         self.ledger.lock().refusals.remove(&draft.volume.path);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Actor;
-use crate::cache::Expectations;
 use crate::cleanup::{Obstacle, PassFacts, path_owner};
 use crate::cluster::ApiError;
 use crate::plan::{DiskOrder, Intake};
@@ -17,11 +16,11 @@ const MAKING_TIMEOUT: Duration = Duration::from_mins(10);
 
 impl Actor {
     /// Makes the entry of a disk that is still unused. The scan that follows finds it.
-    pub(super) fn take_in(&self, order: DiskOrder, facts: PassFacts, expectations: &Expectations) {
+    pub(super) fn take_in(&self, order: DiskOrder, facts: PassFacts) {
         let Some(guard) = self.enter(&order.link, None) else {
             return;
         };
-        let (this, expectations) = (self.clone(), expectations.clone());
+        let this = self.clone();
         tokio::spawn(async move {
             // Without a write permit: an unresponsive disk would hold it.
             let made = this.make_entry(&order, &facts).await;
@@ -40,7 +39,7 @@ impl Actor {
                 Err(why) => drop(ledger.untaken.insert(path, why.to_string())),
             }
             drop(ledger);
-            this.write(Some(guard), &expectations, async { made }, |is_ok| is_ok);
+            this.write(Some(guard), async { made }, |is_ok| is_ok);
         });
     }
 

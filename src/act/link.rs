@@ -9,11 +9,10 @@ use crate::cache::Expectations;
 use crate::cleanup::PassFacts;
 use crate::cluster::ApiError;
 use crate::plan::{LinkOrder, NodeLabels};
+use crate::retry;
 
 /// The time limit for the check of the disk.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the watch may take to show a change of the labels until it is written again.
-const LABEL_PAUSE: Duration = Duration::from_secs(10);
 
 impl Actor {
     /// Removes a link, at once.
@@ -59,7 +58,7 @@ impl Actor {
         };
         let (this, now) = (self.clone(), expectations.clone());
         let needs_pass = move |is_ok| is_ok || now.has_changed(&before) || this.epoch() != epoch;
-        self.write(guard, expectations, work, needs_pass);
+        self.write(guard, work, needs_pass);
     }
 
     fn epoch(&self) -> u64 {
@@ -95,7 +94,7 @@ impl Actor {
     }
 
     /// Changes the labels of the Node.
-    pub(super) fn label_node(&self, change: NodeLabels, expectations: &Expectations) {
+    pub(super) fn label_node(&self, change: NodeLabels) {
         let guard = self.enter(&change.node.uid, None);
         let this = self.clone();
         let work = async move {
@@ -103,10 +102,10 @@ impl Actor {
                 .cluster
                 .label_node(&change.node, &change.labels)
                 .await?;
-            let known_until = this.context.table.now() + LABEL_PAUSE;
+            let known_until = this.context.table.now() + retry::UNSEEN_LABELS;
             this.ledger.lock().labelled = Some((change.labels, known_until));
             Ok(())
         };
-        self.write(guard, expectations, work, |_| false);
+        self.write(guard, work, |_| false);
     }
 }

@@ -75,19 +75,14 @@ impl Actor {
     }
 
     /// Writes a mark without a change of a PV.
-    pub(super) fn write_mark_only(
-        &self,
-        write: MarkWrite,
-        facts: PassFacts,
-        expectations: &Expectations,
-    ) {
+    pub(super) fn write_mark_only(&self, write: MarkWrite, facts: PassFacts) {
         let guard = self.enter(write.volume.path.as_str(), None);
         let this = self.clone();
         let work = async move {
             let written = this.write_mark(&write, &facts).await;
             written.map_err(ApiError::Failed)
         };
-        self.write(guard, expectations, work, |is_ok| is_ok);
+        self.write(guard, work, |is_ok| is_ok);
     }
 
     /// Reads the PVs that a mark may name. One that exists is in the cache afterwards.
@@ -101,6 +96,6 @@ impl Actor {
             this.ledger.lock().record_searched(search.mark);
             Ok(())
         };
-        self.write(guard, expectations, work, |is_ok| is_ok);
+        self.write(guard, work, |is_ok| is_ok);
     }
 }

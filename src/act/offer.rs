@@ -17,14 +17,8 @@ use crate::cache::Expectations;
 use crate::cleanup::{Obstacle, PassFacts, path_owner};
 use crate::inventory::Skip;
 use crate::plan::PvDraft;
+use crate::retry;
 use crate::types::{HostPath, SkipReason, VolumeMode};
-
-/// How long a refusal is valid. It is shorter than the period of idle passes, so that each of these inspects again.
-const MAX_AGE: Duration = Duration::from_secs(5);
-/// How long a refusal because of a Pod is valid: each of these checks lists the Pods.
-const POD_PAUSE: Duration = Duration::from_secs(15);
-/// The same while another PV owns the volume: that PV is read each time.
-const OWNED_MAX_AGE: Duration = Duration::from_mins(1);
 
 impl Actor {
     /// Creates a PV if its volume passes the inspection.
@@ -51,7 +45,7 @@ impl Actor {
                     let work =
                         async move { actor.create(&draft, &owners, &now, &facts, pass).await };
                     // The PV is ours, or an unlabelled one.
-                    this.write(Some(guard), &expectations, work, |is_ok| is_ok);
+                    this.write(Some(guard), work, |is_ok| is_ok);
                 }
                 // It is reported already.
                 Some(false) if is_current => {}
@@ -82,11 +76,11 @@ impl Actor {
             let owner = path_owner(&self.context, path, &planned.footprint, "", facts).await;
             if let Some(owner) = match owner {
                 Ok(owner) => owner,
-                Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),
+                Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),
             } {
                 let detail = format!("{path}: {owner}; delete the wrong one of the two");
                 let skip = Skip::new(SkipReason::PathClaimedByOtherPV, detail);
-                return Some((skip, OWNED_MAX_AGE));
+                return Some((skip, retry::OWNED_PATH));
             }
             self.context.host.inspect(draft, facts).await
         };
@@ -99,13 +93,13 @@ impl Actor {
             }
             Ok(_) => {
                 let detail = format!("{path} leads to another volume than at the last scan");
-                return Some((Skip::new(SkipReason::Unreadable, detail), MAX_AGE));
+                return Some((Skip::new(SkipReason::Unreadable, detail), retry::INSPECTION));
             }
-            Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),
+            Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),
         };
         let unused = facts.ensure_no_host_path(&self.context, path, &footprint);
         let obstacle = unused.await.err()?;
-        Some((skip(path, kind, &obstacle), POD_PAUSE))
+        Some((skip(path, kind, &obstacle), retry::POD))
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use super::Actor;
-use crate::cache::Expectations;
 use crate::cluster::ApiError;
 use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
 
@@ -58,7 +57,7 @@ impl Actor {
     }
 
     /// Lists the PVs of other nodes with the identities of these PVs of ours.
-    pub(super) fn find_owners(&self, queries: Vec<OwnerQuery>, expectations: &Expectations) {
+    pub(super) fn find_owners(&self, queries: Vec<OwnerQuery>) {
         let (this, guard) = (self.clone(), self.enter(OWNER_LIST, None));
         let work = async move {
             let found = this.list_owners(&queries).await?;
@@ -70,7 +69,7 @@ impl Actor {
             }
             Ok(())
         };
-        self.write(guard, expectations, work, |is_ok| is_ok);
+        self.write(guard, work, |is_ok| is_ok);
     }
 
     pub(super) async fn list_owners(&self, queries: &[OwnerQuery]) -> Result<Found, ApiError> {

@@ -9,12 +9,10 @@ use crate::cluster::{ApiError, PodView};
 use crate::inventory::{Skip, Volume};
 use crate::names::{TAINT_OUT_OF_SERVICE, nodes_of_provisioner};
 use crate::plan::takeover::{FormerNode, is_fenced, is_takeable, taken_over, waits, world_unique};
-use crate::plan::{About, OWNED_PAUSE, OtherPvs, OwnerQuery, reasons};
+use crate::plan::{About, OtherPvs, OwnerQuery, reasons};
+use crate::retry;
 use crate::types::SkipReason;
 use crate::view::{NodeView, PvView};
-
-/// The pause between two checks whether the node that had the disk has stopped using it.
-const PAUSE: Duration = Duration::from_secs(5);
 
 /// Why a volume is not offered whose PV is of another node.
 pub(super) struct Waits {
@@ -54,13 +52,13 @@ impl Actor {
                 // Any other reason than that of a volume that waits.
                 None if others.is_empty() => drop(record(
                     Skip::new(SkipReason::Dirty, String::new()),
-                    OWNED_PAUSE,
+                    retry::OWNED_DISK,
                 )),
                 _ => {}
             }
             Ok(())
         };
-        self.write(guard, expectations, work, |is_ok| is_ok);
+        self.write(guard, work, |is_ok| is_ok);
     }
 
     /// Tells of a claim that waits until its PV is taken over.
@@ -86,7 +84,11 @@ impl Actor {
             ([owner], Some(_)) if others.here.is_empty() => owner,
             (owners, _) => {
                 let is_here = owners.is_empty();
-                let pause = if is_here { PAUSE } else { OWNED_PAUSE };
+                let pause = if is_here {
+                    retry::TAKEOVER
+                } else {
+                    retry::OWNED_DISK
+                };
                 let waits = |skip| {
                     let pv = None;
                     Waits { skip, pause, pv }
@@ -110,12 +112,12 @@ impl Actor {
         };
         if let Err(why) = is_takeable(&settings, &node, &pv, volume) {
             // The disk may be attached to both nodes, and all may be well there.
-            return Ok(Some(until(OWNED_PAUSE, &why, false)));
+            return Ok(Some(until(retry::OWNED_DISK, &why, false)));
         }
         let former = self.former_node(&pv, &node).await?;
         if let Err(why) = is_fenced(&node, &pv, volume, &former) {
             // While a pod of it is left, its claim does not wait for anything.
-            return Ok(Some(until(PAUSE, &why, former.pod.is_none())));
+            return Ok(Some(until(retry::TAKEOVER, &why, former.pod.is_none())));
         }
         self.ensure_node_is(&node.uid).await?;
         let metadata = taken_over(&settings, &node, &pv, volume);

@@ -15,24 +15,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use crate::backoff::Backoff;
 use crate::cluster::Cluster;
+use crate::retry::{UNSEEN_READ, UNSEEN_WRITE};
 use crate::view::{NodeView, PvRef, PvView};
 
-/// How long the watch may take to show a version before the PV is read, and the pause before it is read again if
-/// nothing has changed.
-const READ_AFTER: Duration = Duration::from_secs(10);
-const READ_AGAIN_AFTER: Duration = Duration::from_mins(1);
-/// The pauses after a transient error of a write. After a refusal, the pause is the longest.
-const WRITE_RETRY: Backoff = Backoff {
-    first: Duration::from_secs(1),
-    longest: Duration::from_secs(20),
-};
 /// The ended offers that are kept. The volumes of more than these may need a consent.
 const MAX_ENDED: usize = 10_000;
-/// How often a PV may be written within a period before it backs off. A tenancy requires five at most.
-const MAX_WRITES: usize = 8;
-const WRITES_PERIOD: Duration = Duration::from_mins(1);
 
 /// The expected PV versions, shared by the watch, the writers and the main loop.
 #[derive(Clone, Debug)]
@@ -51,10 +39,6 @@ pub struct Expectations {
 pub(super) struct State {
     /// By name.
     expected: BTreeMap<String, Expected>,
-    /// By name of a PV or Job: the consecutive failed writes, and until when it backs off.
-    failed: BTreeMap<String, (u32, Instant)>,
-    /// By UID, when a PV was written.
-    writes: BTreeMap<String, Vec<Instant>>,
     /// How many PVs have left the watch.
     departures: u64,
     /// See [`PvCache::ended`](super::PvCache::ended).
@@ -126,8 +110,8 @@ impl Expectations {
     /// Records the PV that a write or a read has returned.
     pub fn expect(&self, view: PvView) {
         let pause = match self.expected(&view.name) {
-            Some(before) if before.view.as_ref() == Some(&view) => READ_AGAIN_AFTER,
-            _ => READ_AFTER,
+            Some(before) if before.view.as_ref() == Some(&view) => UNSEEN_READ,
+            _ => UNSEEN_WRITE,
         };
         self.record(&view.reference(), Some(view), pause);
     }
@@ -169,7 +153,7 @@ impl Expectations {
     pub(super) async fn read_due(self) {
         loop {
             tokio::select! {
-                () = sleep(READ_AFTER) => {}
+                () = sleep(UNSEEN_WRITE) => {}
                 () = self.urgent.notified() => {}
             }
             for pv in self.due(Instant::now()) {
@@ -196,7 +180,7 @@ impl Expectations {
         match self.cluster.pv(&pv.name).await {
             Ok(_) if known() != before => {}
             Ok(Some(found)) if !self.is_elsewhere(&found) => self.expect(found),
-            Ok(_) => self.record(pv, None, READ_AFTER),
+            Ok(_) => self.record(pv, None, UNSEEN_WRITE),
             Err(error) => tracing::debug!(pv = pv.name, %error, "reading the PV failed"),
         }
     }
@@ -206,53 +190,5 @@ impl Expectations {
         let label = pv.hostname_label.as_ref();
         let is_other = label.is_some_and(|label| *label != self.node.hostname);
         is_other && pv.link.is_some() && !pv.is_kept_by(&self.node)
-    }
-
-    /// Counts a write to this PV. Returns whether the PV backs off now, since there were too many: another writer
-    /// reverts them.
-    pub fn wrote(&self, pv: &PvRef) -> bool {
-        let now = Instant::now();
-        let mut state = self.state.lock();
-        let writes = state.writes.entry(pv.uid.clone()).or_default();
-        writes.retain(|at| now.duration_since(*at) < WRITES_PERIOD);
-        writes.push(now);
-        let is_excessive = writes.len() > MAX_WRITES;
-        drop(state);
-        if is_excessive {
-            let _ = self.back_off(&pv.name, false);
-        }
-        is_excessive
-    }
-
-    /// Records that a write to this PV or Job failed: with a transient error, or for a longer time. Returns whether it is
-    /// the first one to be tried again.
-    pub fn back_off(&self, name: &str, is_passing: bool) -> bool {
-        let mut state = self.state.lock();
-        let failures = state.failed.get(name).map_or(0, |(failures, _)| *failures);
-        let passing = is_passing.then(|| WRITE_RETRY.pause(failures));
-        let until = Instant::now() + passing.unwrap_or(WRITE_RETRY.longest);
-        state.failed.insert(name.to_owned(), (failures + 1, until));
-        state.failed.values().all(|(_, other)| *other >= until)
-    }
-
-    /// Ends all back-offs.
-    pub fn end_back_offs(&self) {
-        self.state.lock().failed.clear();
-    }
-
-    /// The PVs and Jobs that back off after a failed write, and how long the first of them still does.
-    pub fn backing_off(&self) -> (BTreeSet<String>, Option<Duration>) {
-        let mut state = self.state.lock();
-        let now = Instant::now();
-        let is_recent = |at: &Instant| now.duration_since(*at) < WRITES_PERIOD;
-        state
-            .writes
-            .retain(|_, writes| writes.last().is_some_and(is_recent));
-        // A write that fails later is the first one to fail again.
-        let kept_for = WRITE_RETRY.longest;
-        state.failed.retain(|_, (_, until)| now < *until + kept_for);
-        let waiting = state.failed.iter().filter(|(_, (_, until))| *until > now);
-        let first = waiting.clone().map(|(_, (_, until))| *until - now).min();
-        (waiting.map(|(name, _)| name.clone()).collect(), first)
     }
 }

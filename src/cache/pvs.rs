@@ -14,21 +14,15 @@ use tokio::time::{Instant, sleep};
 
 use super::expectations::Expectations;
 use super::{Known, Watch};
-use crate::backoff::Backoff;
 use crate::cluster::Cluster;
 use crate::names::LABEL_HOSTNAME;
+use crate::retry;
 use crate::types::HostPath;
 use crate::view::{NodeView, PathOwner, PersistentVolume, PvView};
 
 /// The age at which the list of unlabelled PVs is outdated for an offer or a wipe. Each node draws its own, so that the
 /// nodes of a cluster do not list at the same time.
 const LIST_MAX_AGE_MINUTES: std::ops::Range<u64> = 45..60;
-
-/// The pauses after a failed list.
-const LIST_RETRY: Backoff = Backoff {
-    first: Duration::from_secs(1),
-    longest: Duration::from_secs(30),
-};
 
 /// A watch of the PVs with our hostname label, writes that it does not show yet, and the PVs of this node without
 /// that label.
@@ -134,7 +128,7 @@ impl PvCache {
                 Ok(pvs) => break pvs,
                 Err(error) => {
                     tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");
-                    sleep(LIST_RETRY.pause(failures)).await;
+                    sleep(retry::PV_LIST.pause(failures)).await;
                     failures += 1;
                 }
             }

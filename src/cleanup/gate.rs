@@ -15,12 +15,13 @@ use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
 use crate::inventory::{Candidate, Volume};
 use crate::plan::verdict::{Due, Permission, due, may_clean};
 use crate::plan::{CleanOrder, PvLocation, consents_to_forget, reasons};
+use crate::retry;
 use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
 use super::pods::{ensure_no_host_path, node_pods, paths_of, seen};
-use super::{BoxedVolume, CleanupContext, Failure, LONG_USE, PassFacts, Stop, mark, path_owner};
+use super::{BoxedVolume, CleanupContext, Failure, PassFacts, Stop, mark, path_owner};
 
 pub(super) use orphan::gate_orphan;
 
@@ -190,7 +191,7 @@ async fn claim_is_gone(
     };
     match found {
         Some(found) if claim.uid.as_ref().is_none_or(|uid| *uid == found.uid) => {
-            in_use(format!("its claim {claim} still exists"), LONG_USE)
+            in_use(format!("its claim {claim} still exists"), retry::LONG_USE)
         }
         Some(found) if found.is_bound && found.volume.as_deref() == Some(pv) => in_use(
             format!(
@@ -252,7 +253,7 @@ async fn ensure_kubelet_unmounted(
     let uses = uses.map_err(|error| failed(format!("{what} cannot be read: {error}")))?;
     if let Some(path) = uses.paths.first() {
         let by = format!("the kubelet still has it: {}", path.display());
-        return in_use(by, LONG_USE);
+        return in_use(by, retry::LONG_USE);
     }
     let quiet = context.quiet_period;
     let is_local = order.volume.class.selector.is_empty();
@@ -266,7 +267,7 @@ async fn ensure_kubelet_unmounted(
         "the kubelet of another node"
     };
     let by = format!("{unseen} is not visible here, so {quiet:?} must pass after the release");
-    in_use(by, LONG_USE)
+    in_use(by, retry::LONG_USE)
 }
 
 /// Opens the volume, unless one of the Pods of the node has it by hostPath.
@@ -298,7 +299,7 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
             // Transient errors: checking again costs little.
             ApiError::Failed(_) | ApiError::Disk(_) => Stop::InUse {
                 by,
-                notify_after: LONG_USE,
+                notify_after: retry::LONG_USE,
             },
             ApiError::Forbidden { .. } => {
                 let text = format!("{by}; {REMEDY}, then cleaning starts automatically");

@@ -22,10 +22,11 @@ use crate::host::system::{Dir, SystemStorage};
 use crate::host::users::{device_user, loop_in};
 use crate::host::{Machine, with_path};
 use crate::plan::reasons;
+use crate::retry;
 use crate::types::MountPath;
 
 use super::volume::{OpenVolume, Opened};
-use super::{Failure, SHORT_USE, Stop};
+use super::{Failure, Stop};
 
 /// Filesystem types that keep their data on devices of this machine or in its memory.
 const LOCAL_FILESYSTEMS: [&str; 21] = [
@@ -66,7 +67,7 @@ impl Obstacle {
     pub(super) fn in_use(user: impl Into<String>) -> Self {
         Self::InUse {
             user: user.into(),
-            notify_after: SHORT_USE,
+            notify_after: retry::SHORT_USE,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::host::device::Device;
 use crate::host::mark::MarkState;
 use crate::names::job_name;
 use crate::plan::{CleanOrder, JobTerms, job_object, reasons};
+use crate::retry;
 use crate::view::JobView;
 use crate::wipe::device::Disk;
 use crate::wipe::error::WipeError;
@@ -18,7 +19,7 @@ use crate::wipe::progress::Progress;
 
 use super::gate::{api, write};
 use super::monitor::monitor;
-use super::{BoxedVolume, CleanVolume, CleanupContext, Commit, Failure, SHORT_USE, Stop};
+use super::{BoxedVolume, CleanVolume, CleanupContext, Commit, Failure, Stop};
 
 /// Fails unless the PV still has the Job that the plan saw. Without a Job, fails if a pod of a deleted one is left.
 pub(super) async fn is_unchanged(context: &CleanupContext, order: &CleanOrder) -> Result<(), Stop> {
@@ -57,7 +58,7 @@ pub(super) async fn no_pods(context: &CleanupContext, order: &CleanOrder) -> Res
         by: format!(
             "pods of a deleted cleaning Job still exist: {pods}; if they do not end: kubectl --namespace {namespace} delete pod {pods}"
         ),
-        notify_after: SHORT_USE,
+        notify_after: retry::SHORT_USE,
     })
 }
 

@@ -109,11 +109,6 @@ impl CleanupContext {
     }
 }
 
-/// How long udev and similar programs probe a disk. A longer use is reported.
-pub const SHORT_USE: Duration = Duration::from_secs(3);
-/// How long uses last that normally end without intervention.
-pub const LONG_USE: Duration = Duration::from_mins(1);
-
 /// Why an attempt ended before the volume was clean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {

@@ -11,30 +11,16 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
 use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
+use crate::retry;
 use crate::types::HostPath;
 use crate::view::Tenancy;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
+use super::Stop;
 use super::monitor::STALL_LIMIT;
 use super::release::Wiped;
-use super::{LONG_USE, Stop};
-
-/// Between the attempts of a failing cleanup.
-const FAILURE: Backoff = Backoff {
-    first: Duration::from_secs(10),
-    longest: Duration::from_mins(5),
-};
-/// Between the attempts of a failing release.
-const RELEASE: Backoff = Backoff {
-    first: Duration::from_millis(200),
-    longest: Duration::from_secs(30),
-};
-/// Between the checks of a volume in use: the second one after [`LONG_USE`].
-const FIRST_BLOCKED_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_BLOCKED_PAUSE: Duration = Duration::from_mins(5);
 
 /// One cleanup.
 #[derive(Clone, Debug)]
@@ -188,10 +174,10 @@ impl ProcTable {
             entry.wiped = None;
             let state = |since: Duration| {
                 let lasted = now.saturating_sub(since);
-                let pause = if lasted < LONG_USE {
-                    FIRST_BLOCKED_PAUSE
+                let pause = if lasted < retry::LONG_USE {
+                    retry::IN_USE.first
                 } else {
-                    (lasted / 6).min(LONGEST_BLOCKED_PAUSE)
+                    (lasted / 6).min(retry::IN_USE.longest)
                 };
                 CleanupState::Blocked {
                     reason: reason.to_owned(),
@@ -223,10 +209,10 @@ impl ProcTable {
     /// The volume is clean, but the release of its PV failed.
     pub(super) fn mark_unreleased(&self, tenancy: &Tenancy, why: &Stop) {
         self.end(tenancy, |entry, now| {
-            let pause = RELEASE.pause(entry.release_failures);
+            let pause = retry::RELEASE.pause(entry.release_failures);
             entry.release_failures += 1;
             // A transient error is reported if it lasts.
-            let is_reported = matches!(why, Stop::Failed(_)) || pause == RELEASE.longest;
+            let is_reported = matches!(why, Stop::Failed(_)) || pause == retry::RELEASE.longest;
             let error = is_reported.then(|| why.message().to_owned());
             let retry_at = now + pause;
             entry.enter(CleanupState::Wiped { error, retry_at }, now);
@@ -257,7 +243,7 @@ impl ProcTable {
     pub fn mark_failed(&self, tenancy: &Tenancy, error: &str) -> Duration {
         let mut pause = Duration::ZERO;
         self.end(tenancy, |entry, now| {
-            pause = FAILURE.pause(entry.failures);
+            pause = retry::CLEANUP.pause(entry.failures);
             entry.fail(error);
             entry.wiped = None;
             let (error, retry_at) = (error.to_owned(), now + pause);

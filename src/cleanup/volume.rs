@@ -13,10 +13,10 @@ use crate::host::mark::StateDir;
 use crate::host::users::claimed_by;
 use crate::inventory::Candidate;
 pub(crate) use crate::inventory::Opened;
+use crate::retry;
 use crate::types::{MountPath, VolumeMode};
 use crate::wipe::progress::Progress;
 
-use super::LONG_USE;
 use super::blocking::{PROBE_TIMEOUT, open_when_free};
 use super::inspect::{NodeFacts, Obstacle, inspect};
 use super::mark::Marker;
@@ -105,7 +105,7 @@ pub(super) fn open_device(
     Device::open(path.as_path(), access).map_err(|error| match error {
         OpenError::InUse(_) => Obstacle::InUse {
             user: claimed_by(path.as_path(), machine),
-            notify_after: LONG_USE,
+            notify_after: retry::LONG_USE,
         },
         error => error.into(),
     })

@@ -4,7 +4,6 @@
 //! that resumed from a later version would show no change up to it.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use kube::api::ListParams;
 use tokio::sync::watch;
@@ -12,11 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::pvs::PVS;
 use super::{Cluster, TIME_LIMIT};
-
-/// The shortest pause before a probe, and the jitter on top: one probe per second on average, and the provisioners
-/// of a cluster do not probe in step.
-const PROBE_PAUSE: Duration = Duration::from_millis(500);
-const JITTER: Duration = Duration::from_secs(1);
+use crate::retry;
 
 /// An API server that starts denies everything at first, so the first error responses are no answer.
 const MAX_REFUSALS: usize = 3;
@@ -35,7 +30,7 @@ impl Cluster {
         let mut answered = self.answered.lock().await;
         let mut refusals = 0;
         while answered.is_none_or(|at| at < failed) {
-            sleep(PROBE_PAUSE + JITTER.mul_f64(fastrand::f64())).await;
+            sleep(retry::OUTAGE + retry::OUTAGE_JITTER.mul_f64(fastrand::f64())).await;
             // A watch that listed another cluster would show every object as gone.
             if self.ensure_known().await.is_err() {
                 continue;
@@ -91,6 +86,8 @@ fn number(version: Option<&String>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use std::io;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
@@ -133,7 +130,7 @@ mod tests {
             let begun = Instant::now();
             futures::future::join_all((0..5).map(|_| cluster.until_reachable())).await;
             assert_eq!(probes.load(Ordering::Relaxed), requests);
-            assert!(begun.elapsed() >= PROBE_PAUSE);
+            assert!(begun.elapsed() >= retry::OUTAGE);
             // A connection that fails after that answer probes again. The restored version is known.
             sleep(Duration::from_millis(1)).await;
             cluster.until_reachable().await;

@@ -1,7 +1,5 @@
 //! Retries of requests that the API server answers with 429, 503 or 504.
 
-use std::time::Duration;
-
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::client::retry::{InvalidBackoff, RetryPolicy};
@@ -9,9 +7,8 @@ use tokio::time::Sleep;
 use tower::BoxError;
 use tower::retry::Policy;
 
-/// The first pause and the longest. The default policy of the client pauses for up to 1000 s, and a watch waits
-/// for it without a limit.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(30));
+use crate::retry;
+
 const RETRIES: u32 = 15;
 
 /// The end of the path of a request that the API server forwards to a pod.
@@ -19,7 +16,8 @@ pub(super) const POD_STATUS: &str = "/proxy/status";
 
 /// The retry policy: honours `Retry-After`, and otherwise backs off with jitter.
 pub(crate) fn retries() -> Result<Retries, InvalidBackoff> {
-    RetryPolicy::new(PAUSES.0, PAUSES.1, RETRIES, true).map(Retries)
+    let pauses = retry::UNAVAILABLE;
+    RetryPolicy::new(pauses.first, pauses.longest, RETRIES, true).map(Retries)
 }
 
 /// Retries all but requests to a pod that the API server cannot reach. A retry would hide the cause until the request's
@@ -50,6 +48,8 @@ impl<T> Policy<Request<Body>, Response<T>, BoxError> for Retries {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::Instant;
 
     use super::*;

@@ -32,12 +32,11 @@ use crate::names::{LINK_DIR, provisioner_name};
 use crate::plan::Settings;
 use crate::plan::job_object::{JobSource, UDEV};
 use crate::report::Reporter;
+use crate::retry;
 use crate::server;
 use crate::status::{Pass, Status};
 use crate::view::NodeView;
 
-/// The pause between attempts to read our Node at start.
-const START_RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// The time limit for stopping the cleaners, and for writing the last events.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a pass may take before `/healthz` fails: in periods, and the minimum.
@@ -271,11 +270,11 @@ async fn until_answered<T>(
     loop {
         match read().await {
             Err(error) if !matches!(error, ApiError::NotFound) => {
-                tracing::warn!(%error, "reading {what} failed; trying again in {START_RETRY_PAUSE:?}");
+                tracing::warn!(%error, "reading {what} failed; trying again in {:?}", retry::START);
             }
             answer => return answer,
         }
-        sleep(START_RETRY_PAUSE).await;
+        sleep(retry::START).await;
     }
 }
 

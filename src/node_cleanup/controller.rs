@@ -13,21 +13,16 @@ use super::plan::{self, NodeIndex, Step};
 use super::volume::Volume;
 use super::watches::View;
 use crate::args::NodeCleanup;
-use crate::backoff::Backoff;
 use crate::cluster::{ApiError, Cluster};
 use crate::plan::{About, Notice, reasons};
 use crate::report::{Notices, Reporter};
+use crate::retry;
 use crate::view::Phase;
 
 /// The maximum number of steps in a pass, so that a node that comes back does not wait behind thousands of volumes.
 const MAX_STEPS: usize = 64;
 /// How long changes are collected before the next pass.
 const COALESCE: Duration = Duration::from_millis(200);
-/// The back-off between attempts at one version of a PV. Another version starts again.
-const RETRY: Backoff = Backoff {
-    first: Duration::from_secs(2),
-    longest: Duration::from_mins(5),
-};
 /// The maximum number of PVs that a log line names.
 const MAX_NAMES: usize = 5;
 const REMEDY: &str = "apply the ClusterRole in deploy/node-cleanup.yaml, and bind it to the ServiceAccount of this Pod (docs/node-cleanup.md)";
@@ -193,14 +188,14 @@ impl Controller {
         let Err(error) = result else {
             match step {
                 Step::Announce => memory.announced_at = Some(now),
-                _ => memory.next = Some(now + RETRY.longest),
+                _ => memory.next = Some(now + retry::NODE_CLEANUP.longest),
             }
             let claim = volume.pv.claim.as_ref().map(ToString::to_string);
             let node = volume.hosts.join(", ");
             tracing::info!(?step, pv, claim, node, "step completed");
             return;
         };
-        let pause = RETRY.pause(memory.failures);
+        let pause = retry::NODE_CLEANUP.pause(memory.failures);
         memory.failures += 1;
         memory.next = Some(now + pause);
         match error.downcast_ref::<ApiError>() {

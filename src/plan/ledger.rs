@@ -1,25 +1,21 @@
 //! What this process does and has found out, and no watch shows.
 
+mod writes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::inventory::{Skip, Volume};
+use crate::retry;
 use crate::types::HostPath;
 use crate::view::PvView;
 
 use super::{OtherPvs, OwnerQuery};
+use writes::Writes;
 
 /// How many searched marks, and how many unfinished offers, are kept. Beyond that, the PVs of marks are searched again, and
 /// the volumes of unfinished offers may need a consent.
 const MAX_KEPT: usize = 10_000;
-/// The pause between two lists of the PVs of other nodes while one of them has the disk.
-pub const OWNED_PAUSE: Duration = Duration::from_mins(5);
-/// The pause after the first list for a new PV. Another node may create a PV right after that list, whose age in seconds
-/// is the same.
-const NEW_PAUSE: Duration = Duration::from_secs(5);
-/// The pause while no other node has it. A node that creates a PV later finds ours, but PVs of earlier versions have no
-/// label until the provisioner of their node is upgraded.
-const FREE_PAUSE: Duration = Duration::from_hours(1);
 /// How long the refusal of a removed entry is kept, once the next check is due.
 const REFUSAL_TTL: Duration = Duration::from_mins(10);
 
@@ -46,7 +42,7 @@ impl Refusals {
     }
 
     /// Lets all be tried again.
-    pub fn end_pauses(&mut self, now: Duration) {
+    fn end_pauses(&mut self, now: Duration) {
         for refusal in self.0.values_mut() {
             refusal.retry_at = now.min(refusal.retry_at);
         }
@@ -80,8 +76,10 @@ impl Refusals {
 /// What this process does and has found out. Times count from its start, as [`super::Snapshot::now`] does.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// What a write or a list is in flight for, or backs off: the names of PVs and Jobs, the paths of volumes, the UIDs of
-    /// tenancies, [`super::OWNER_LIST`]. The next decision must wait for its result.
+    /// The writes that failed, or were too many.
+    pub writes: Writes,
+    /// What a write or a list is in flight for: the names of PVs and Jobs, the paths of volumes, the UIDs of tenancies,
+    /// [`super::OWNER_LIST`]; in [`Self::at`] also what backs off. The next decision must wait for its result.
     pub writing: BTreeSet<String>,
     /// Paths of volumes whose next scan is awaited, and of PVs that are being created and that [`super::Snapshot::pvs`] may not have yet, with their recorded
     /// identities. They may come from an earlier configuration, with other names.
@@ -109,6 +107,27 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// The ledger for a plan at this time.
+    pub fn at(&mut self, now: Duration) -> Self {
+        self.writes.prune(now);
+        let mut copy = self.clone();
+        let waiting = self.writes.waiting(now).map(|(name, _)| name.clone());
+        copy.writing.extend(waiting);
+        copy
+    }
+
+    /// When the first failed write is tried again.
+    pub(super) fn first_retry(&self, now: Duration) -> Option<Duration> {
+        let first = self.writes.waiting(now).map(|(_, until)| until).min();
+        first.map(|until| until.max(now + retry::WRITE_PASS))
+    }
+
+    /// Lets what waits for the API server be tried again.
+    pub fn end_pauses(&mut self, now: Duration) {
+        self.writes.end_pauses();
+        self.refusals.end_pauses(now);
+    }
+
     /// Records that the PV of a mark was searched.
     pub fn record_searched(&mut self, mark: String) {
         keep(&mut self.searched, mark);
@@ -129,9 +148,9 @@ impl Ledger {
     /// Records which PVs of other nodes have the identity of a volume of ours.
     pub fn record_others(&mut self, query: &OwnerQuery, found: &OtherPvs, now: Duration) {
         let pause = match self.others.contains_key(&query.key) {
-            _ if !found.owners.is_empty() => OWNED_PAUSE,
-            true => FREE_PAUSE,
-            false => NEW_PAUSE,
+            _ if !found.owners.is_empty() => retry::OWNED_DISK,
+            true => retry::FREE_DISK,
+            false => retry::NEW_DISK,
         };
         let list_at = query.identity.is_unique.then_some(now + pause);
         let found = OtherPvs {

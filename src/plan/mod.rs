@@ -58,7 +58,7 @@ pub use delete_pvs::NO_JOB_IMAGE;
 pub use discover::some_of;
 pub use installations::other_installation;
 pub use intake::{DiskOrder, DiskReport, Intake};
-pub use ledger::{Ledger, OWNED_PAUSE, Refusal};
+pub use ledger::{Ledger, Refusal};
 pub use location::PvLocation;
 pub use mark::{Agreement, NO_MARKS, agreement, holds_leftovers, mark_of};
 use occupied::Layers;
@@ -127,7 +127,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         alike: Vec::new(),
         is_faulty: false,
         plan: Plan {
-            wake_at: snapshot.back_off_ends,
+            wake_at: snapshot.ledger.first_retry(snapshot.now),
             ..Plan::default()
         },
     };

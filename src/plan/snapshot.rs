@@ -174,9 +174,6 @@ pub struct Snapshot {
     /// Incremented when the connection to the API server fails, or leads to another cluster: the PVs of all links must be
     /// read again.
     pub epoch: u64,
-    /// When the first back-off of a failed write ends, on the clock of [`Self::now`]. Its object is in
-    /// [`Ledger::writing`] until then.
-    pub back_off_ends: Option<Duration>,
     /// The offers of PVs that were deleted unused since this process started, with the UIDs of the PVs.
     pub ended: BTreeSet<(String, String)>,
     /// Time since the process started. The plan has no clock of its own.

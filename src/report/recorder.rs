@@ -12,18 +12,13 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::Reporter;
-use crate::backoff::Backoff;
 use crate::cluster::ApiError;
 use crate::names::fnv1a_64;
+use crate::retry;
 
 const EVENTS: &str = "events";
 /// How long an event is retried: long enough for the upgrade of a control plane.
 const RETRY_LIMIT: Duration = Duration::from_mins(5);
-/// The pauses between retries of an event.
-const RETRY_PAUSES: Backoff = Backoff {
-    first: Duration::from_millis(500),
-    longest: Duration::from_secs(10),
-};
 
 /// The name of an event: the same for the same node, object, reason and message.
 fn name(event: &Event) -> String {
@@ -51,7 +46,7 @@ impl Reporter {
             };
             // A change: it expired between two requests. An API server that starts may deny every permission.
             let may_pass = error.is_retriable() || matches!(error, ApiError::Forbidden { .. });
-            let pause = RETRY_PAUSES.pause(failures);
+            let pause = retry::EVENT.pause(failures);
             if !may_pass || begun.elapsed() + pause > RETRY_LIMIT {
                 tracing::debug!(%error, "an event could not be written");
                 break;

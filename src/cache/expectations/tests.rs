@@ -135,12 +135,12 @@ async fn read_settles_what_the_watch_does_not_show() {
         assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
         let now = Instant::now();
         assert_eq!(expectations.due(now), []);
-        let [due] = &expectations.due(now + READ_AFTER)[..] else {
+        let [due] = &expectations.due(now + UNSEEN_WRITE)[..] else {
             panic!("it is not read");
         };
         expectations.read(due).await;
         assert_eq!(seen(&expectations, None).as_deref(), expected);
-        assert_eq!(expectations.due(now + READ_AFTER), []);
+        assert_eq!(expectations.due(now + UNSEEN_WRITE), []);
     }
 }
 
@@ -149,22 +149,8 @@ async fn pv_that_no_watch_shows_is_read_every_minute() {
     let expectations = expectations(Some(&pv("uid", "2")));
     expectations.expect(view("2"));
     let due = |pause| expectations.due(Instant::now() + pause).len();
-    assert_eq!(due(READ_AFTER), 1);
+    assert_eq!(due(UNSEEN_WRITE), 1);
     expectations.read(&view("2").reference()).await;
-    assert_eq!((due(READ_AFTER), due(READ_AGAIN_AFTER)), (0, 1));
+    assert_eq!((due(UNSEEN_WRITE), due(UNSEEN_READ)), (0, 1));
     assert_eq!(seen(&expectations, None).as_deref(), Some("2"));
-}
-
-#[tokio::test]
-async fn failed_writes_back_off_for_a_time_that_grows() {
-    let expectations = expectations(None);
-    assert_eq!(expectations.backing_off(), (BTreeSet::new(), None));
-    let names = BTreeSet::from(["pv".to_owned()]);
-    for (is_passing, milliseconds) in [(true, 1000), (true, 2000), (true, 4000), (false, 20_000)] {
-        let _ = expectations.back_off("pv", is_passing);
-        let (waiting, left) = expectations.backing_off();
-        let left = left.unwrap().as_millis();
-        assert_eq!(waiting, names);
-        assert!(left <= milliseconds && left > milliseconds / 2, "{left}");
-    }
 }

@@ -1,7 +1,7 @@
 //! The transitions between the states of a cleanup.
 
 use super::*;
-use crate::cleanup::SHORT_USE;
+use crate::retry::SHORT_USE;
 use crate::types::HostPath;
 
 fn tenancy(claim: &str) -> Tenancy {
