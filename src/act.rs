@@ -9,6 +9,7 @@ mod link;
 mod marks;
 mod offer;
 mod owners;
+mod span;
 mod takeover;
 
 use std::panic::AssertUnwindSafe;
@@ -18,6 +19,7 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::cache::Expectations;
 use crate::cleanup::attempt::attempt;
@@ -67,6 +69,7 @@ impl Actor {
         let (facts, owners) = (PassFacts::new(config), PassOwners::of(&actions));
         for action in actions {
             let this = self.clone();
+            let _span = span::of(&action).entered();
             match action {
                 Action::Forget(tenancy) => {
                     self.context.table.forget(&tenancy);
@@ -89,8 +92,9 @@ impl Actor {
                 }
                 Action::Release(tenancy) => {
                     if let Some(wiped) = self.context.table.begin_release(&tenancy) {
+                        let span = span::of_release(&wiped);
                         let work = async move { release(&this.context, &wiped).await };
-                        self.run_step(tenancy, work);
+                        self.run_step(tenancy, work.instrument(span));
                     }
                 }
                 Action::WriteJob(job, write) => self.write_job(job, write),
@@ -169,7 +173,7 @@ impl Actor {
             return;
         };
         let (this, generation) = (self.clone(), self.generation());
-        tokio::spawn(async move {
+        let write = async move {
             let permit = this.write_permits.acquire().await;
             // After a reload, the next pass decides again.
             let done = if this.generation() == generation {
@@ -191,7 +195,8 @@ impl Actor {
             if is_first || done.is_none_or(|done| needs_pass(done.is_ok())) {
                 this.context.wake.notify_one();
             }
-        });
+        };
+        tokio::spawn(write.in_current_span());
     }
 
     /// Fails if our Node was registered again, and the watch does not show it yet. The garbage collector would delete each PV
@@ -211,15 +216,16 @@ impl Actor {
     /// Runs a step of a cleanup. A panic is recorded as a failure.
     fn run_step(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
         let context = Arc::clone(&self.context);
-        tokio::spawn(async move {
+        let step = async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                 let message = "the cleanup panicked; this is a bug";
-                tracing::error!(pv = tenancy.pv_uid, "{message}");
+                tracing::error!("{message}");
                 context.table.mark_failed(&tenancy, message);
             }
             // The last pass saw this step running.
             context.wake.notify_one();
-        });
+        };
+        tokio::spawn(step.in_current_span());
     }
 
     async fn patch(
@@ -233,7 +239,7 @@ impl Actor {
             self.ensure_node_is(&owner.uid).await?;
         }
         self.mark(&mut patch, facts).await?;
-        let (name, cluster) = (&patch.pv.name, &self.context.cluster);
+        let cluster = &self.context.cluster;
         if !patch.changes_nothing() {
             crash_point("record-on-pv");
             let view = cluster.merge_pv(&patch.pv, patch.body()).await?;
@@ -241,7 +247,6 @@ impl Actor {
             let now = self.context.table.now();
             if self.ledger.lock().writes.count(&patch.pv, now) {
                 tracing::warn!(
-                    pv = name,
                     "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"
                 );
             }
@@ -249,14 +254,13 @@ impl Actor {
         if let Some(bytes) = patch.capacity {
             let capacity = quantity::format(bytes);
             tracing::info!(
-                pv = name,
                 capacity,
                 "the volume's size changed; spec.capacity was set to it"
             );
         }
         let about = About::from(&patch.pv);
         for (reason, text) in &patch.events {
-            tracing::info!(pv = name, reason, "{text}");
+            tracing::info!(reason, "{text}");
             self.context.reporter.normal(&about, reason, "Record", text);
         }
         Ok(())
@@ -276,10 +280,7 @@ impl Actor {
             }
             Some(others) => cluster.remove_finalizer(pv, others).await?,
         }
-        tracing::info!(
-            pv = pv.name,
-            "the PV is removed without cleaning its volume: {because}"
-        );
+        tracing::info!("the PV is removed without cleaning its volume: {because}");
         let reporter = &self.context.reporter;
         reporter.normal(&pv.into(), withdrawal.reason, "Withdraw", because);
         Ok(())

@@ -87,7 +87,12 @@ impl Actor {
                     let duration = metrics.discovery_duration.with_label_values(&[mode]);
                     duration.observe(pass.elapsed().as_secs_f64());
                     let claim = draft.claim.as_ref().map(tracing::field::display);
-                    tracing::info!(pv = name, claim, path = %draft.volume.path, class = draft.volume.class.name, "created a PersistentVolume");
+                    tracing::info!(
+                        pv = name,
+                        claim,
+                        class = draft.volume.class.name,
+                        "created a PersistentVolume"
+                    );
                     return Ok(());
                 }
                 Err(ApiError::Conflict) => {

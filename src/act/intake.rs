@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::Actor;
 use crate::cleanup::{Obstacle, PassFacts, path_owner};
@@ -21,7 +22,7 @@ impl Actor {
             return;
         };
         let this = self.clone();
-        tokio::spawn(async move {
+        let step = async move {
             // Without a write permit: an unresponsive disk would hold it.
             let made = this.make_entry(&order, &facts).await;
             let (class, disk) = (&order.volume.class.name, &order.link);
@@ -32,7 +33,7 @@ impl Actor {
             let mut ledger = this.ledger.lock();
             match &made {
                 Ok(()) => {
-                    tracing::info!(class, disk, how = ?order.how, "took in a disk");
+                    tracing::info!(class, how = ?order.how, "took in a disk");
                     ledger.untaken.remove(&path);
                     ledger.marked.insert(path);
                 }
@@ -40,7 +41,8 @@ impl Actor {
             }
             drop(ledger);
             this.write(Some(guard), async { made }, |is_ok| is_ok);
-        });
+        };
+        tokio::spawn(step.in_current_span());
     }
 
     /// Makes the entry of a disk after the checks of an offer.

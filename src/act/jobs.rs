@@ -29,7 +29,7 @@ impl Actor {
             }
         };
         done?;
-        tracing::info!(pv, job = name, "{what} the cleaning Job: {why}");
+        tracing::info!("{what} the cleaning Job: {why}");
         let reporter = &self.context.reporter;
         match write {
             JobWrite::Collect => {
@@ -41,7 +41,7 @@ impl Actor {
                 let text = format!(
                     "Job {namespace}/{name} may have started before it was deleted ({why}): a part of the data may be gone"
                 );
-                tracing::warn!(pv, job = name, "{text}");
+                tracing::warn!("{text}");
                 let about = About::Pv(pv.to_owned(), pv_uid);
                 reporter.warning(&about, reasons::VOLUME_FAILED_DELETE, "CallOff", &text);
             }

@@ -87,8 +87,7 @@ impl Actor {
             return Err(ApiError::Conflict);
         }
         if made.is_ok() {
-            let (name, path) = (&pv.name, &order.volume.path);
-            tracing::info!(pv = name, %path, "the volume is verified; pods of its claim can start");
+            tracing::info!("the volume is verified; pods of its claim can start");
         }
         Ok(made)
     }

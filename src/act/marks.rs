@@ -59,7 +59,7 @@ impl Actor {
         if is_needed {
             return Err(ApiError::Disk(why));
         }
-        tracing::warn!(pv = patch.pv.name, "{why}; it is tried again");
+        tracing::warn!("{why}; it is tried again");
         Ok(())
     }
 

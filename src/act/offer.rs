@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::Actor;
 use super::owners::PassOwners;
@@ -34,7 +35,7 @@ impl Actor {
             return;
         };
         let (this, generation) = (self.clone(), self.generation());
-        tokio::spawn(async move {
+        let offer = async move {
             // Without a write permit: an unresponsive disk would hold it forever.
             let refusal = this.inspect(&draft, &facts).await;
             let is_new = refusal.map(|(skip, pause)| this.refuse(&draft, skip, pause));
@@ -54,7 +55,8 @@ impl Actor {
                     this.context.wake.notify_one();
                 }
             }
-        });
+        };
+        tokio::spawn(offer.in_current_span());
     }
 
     /// Records that a draft's volume must not be offered for this time. Returns whether the reason is new.

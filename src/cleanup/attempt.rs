@@ -96,7 +96,7 @@ async fn wipe(
     let about = order.about();
     // Durable before the first byte is deleted.
     let volume = volume.mark(commit, MarkState::Wiping).await?;
-    tracing::info!(pv = order.pv.name, path = %order.volume.path, "cleaning the volume");
+    tracing::info!("cleaning the volume");
     let text = format!("cleaning {}", order.volume.path);
     let reporter = &context.reporter;
     reporter.normal(&about, reasons::VOLUME_DELETE, "Clean", &text);
@@ -106,10 +106,10 @@ async fn wipe(
 
 /// Records and reports that a wipe was cancelled. If it is due again, the next attempt begins at once.
 fn cancelled(context: &CleanupContext, order: &CleanOrder, because: &str) {
-    let (pv, path) = (&order.pv.name, &order.volume.path);
+    let path = &order.volume.path;
     let text =
         format!("{path}: cleaning was cancelled, and a part of its data may be gone: {because}");
-    tracing::warn!(pv, "{text}");
+    tracing::warn!("{text}");
     let (about, reason) = (order.about(), reasons::CLEANING_CANCELLED);
     context.reporter.warning(&about, reason, "Cancel", &text);
     let tenancy = order.pv.tenancy();
@@ -119,14 +119,14 @@ fn cancelled(context: &CleanupContext, order: &CleanOrder, because: &str) {
 /// Records why an attempt ended.
 fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, stop: Stop) {
     let (tenancy, table) = (order.pv.tenancy(), &context.table);
-    let (pv, path) = (&order.pv.name, &order.volume.path);
+    let path = &order.volume.path;
     let Failure { reason, message } = match stop {
         Stop::InUse { by, notify_after } => {
-            tracing::info!(pv, %path, "waiting: {by}");
+            tracing::info!("waiting: {by}");
             return table.mark_blocked(&tenancy, &by, Some(notify_after));
         }
         Stop::Changed(why) => {
-            tracing::info!(pv, %path, "not cleaned: {why}");
+            tracing::info!("not cleaned: {why}");
             return table.mark_blocked(&tenancy, &why, None);
         }
         Stop::Failed(failure) => failure,
@@ -134,11 +134,11 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
     let last_error = table.get(&tenancy).and_then(|entry| entry.last_error);
     let pause = table.mark_failed(&tenancy, &message);
     if progress.is_cancelled() && !progress.is_timed_out() {
-        tracing::info!(pv, %path, "the shutdown interrupted the cleanup; the next process starts it again");
+        tracing::info!("the shutdown interrupted the cleanup; the next process starts it again");
         return;
     }
     if reason == reasons::PERMISSION_MISSING && last_error.as_ref() == Some(&message) {
-        tracing::debug!(pv, %path, "not cleaned: {message}");
+        tracing::debug!("not cleaned: {message}");
         return;
     }
     let by = match &order.job {
@@ -148,7 +148,7 @@ fn record(context: &CleanupContext, order: &CleanOrder, progress: &Progress, sto
     let labels = [order.volume.candidate.kind.as_str(), by];
     let counter = &context.metrics.delete_failed_total;
     counter.with_label_values(&labels).inc();
-    tracing::warn!(pv, %path, "cleaning failed, retry in {pause:?}: {message}");
+    tracing::warn!("cleaning failed, retry in {pause:?}: {message}");
     let (about, message) = (order.about(), format!("{path}: {message}"));
     context.reporter.warning(&about, reason, "Clean", &message);
 }
@@ -165,7 +165,7 @@ fn report_data_left(context: &CleanupContext, order: &CleanOrder) {
         "{}: the device cannot discard its contents, so only signatures were overwritten; the next tenant can read what the last one wrote; to prevent that, set cleanMethod of class {:?} to auto, in place of any blockCleanerCommand",
         order.volume.path, class.name
     );
-    tracing::warn!(pv = order.pv.name, "{message}");
+    tracing::warn!("{message}");
     let (about, reason) = (order.about(), reasons::VOLUME_DATA_LEFT);
     context.reporter.warning(&about, reason, "Clean", &message);
 }

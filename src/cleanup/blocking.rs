@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
+use tracing::Span;
 
 use crate::wipe::error::WipeError;
 use crate::wipe::priority::IdleIo;
@@ -23,7 +24,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
     idle: bool,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
+    let span = Span::current();
     let work = move || {
+        let _span = span.entered();
         let _idle = idle.then(IdleIo::begin);
         work()
     };

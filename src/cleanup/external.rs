@@ -22,7 +22,6 @@ use super::volume::reopen;
 /// Programs such as mkfs open the device exclusively, so our descriptor is closed first; the lock stays.
 /// Afterwards number, size and identity of the device must be unchanged.
 pub(crate) async fn external(
-    pv: &str,
     marker: &Marker,
     device: Device,
     lock: &VolumeLock,
@@ -34,7 +33,7 @@ pub(crate) async fn external(
     device.recheck(marker.path.as_path())?;
     drop(device);
     let path = &marker.path;
-    let log = |line: &str| tracing::info!(pv, "cleaner: {line}");
+    let log = |line: &str| tracing::info!("cleaner: {line}");
     let env = [("LOCAL_PV_BLKDEVICE", path.as_path().as_os_str())];
     let ourselves = Path::new("/proc/self/exe");
     command::run(ourselves, words, &env, lock.as_fd(), log, progress).await?;

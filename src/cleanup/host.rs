@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tracing::Span;
 
 use crate::cluster::PodView;
 use crate::config::{Class, Config};
@@ -204,6 +205,8 @@ impl LocalHost {
 async fn on_thread<T: Send + 'static>(
     look: impl FnOnce() -> Result<T, Obstacle> + Send + 'static,
 ) -> Result<T, Obstacle> {
+    let span = Span::current();
+    let look = move || span.in_scope(look);
     spawn_blocking(look).await.map_err(io::Error::from)?
 }
 

@@ -95,7 +95,7 @@ pub(super) async fn create(
     })?;
     let shown = source.shown(&order.pv.name);
     let text = format!("cleaning {} by Job {shown}", order.volume.path);
-    tracing::info!(pv = order.pv.name, job = shown, "{text}");
+    tracing::info!(job = shown, "{text}");
     let (about, reason) = (order.about(), reasons::VOLUME_DELETE);
     context.reporter.normal(&about, reason, "Clean", &text);
     Ok(())
@@ -122,7 +122,7 @@ pub(super) async fn check_result(
     let (namespace, shown) = (&context.jobs.namespace, context.jobs.shown(&order.pv.name));
     crash_point("delete-job");
     if let Err(error) = context.cluster.delete_job(namespace, job).await {
-        tracing::warn!(pv = order.pv.name, job = shown, %error, "cannot delete the Job whose device is not clean");
+        tracing::warn!(job = shown, %error, "cannot delete the Job whose device is not clean");
     }
     let text = format!(
         "Job {shown} succeeded, but the device is not clean: {}",

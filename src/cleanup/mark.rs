@@ -82,8 +82,7 @@ impl Marker {
         let work = move || {
             let errors = mark.root.as_ref().map(|root| root.restore(lock.as_fd()));
             for error in errors.into_iter().flatten() {
-                let path = &self.path;
-                tracing::warn!(%path, error, "the root of the volume is not as it was offered");
+                tracing::warn!(error, "the root of the volume is not as it was offered");
             }
             if self.kind == VolumeMode::Filesystem {
                 let usable = check_usable(lock.as_fd(), mark.root.as_ref());

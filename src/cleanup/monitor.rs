@@ -104,7 +104,7 @@ async fn follow(
     progress: &Progress,
     seen: &mut u64,
 ) -> Infallible {
-    let (pv, path, begun) = (&order.pv.name, &order.volume.path, Instant::now());
+    let begun = Instant::now();
     let (mut before, mut stalled, mut logged_at) = (0, Duration::ZERO, begun);
     loop {
         sleep(COUNT_PERIOD).await;
@@ -119,13 +119,15 @@ async fn follow(
         } else if now != before {
             stalled = Duration::ZERO;
             let pace = progress.pace(begun.elapsed());
-            tracing::info!(pv, %path, "cleaning in progress: {pace}");
+            tracing::info!("cleaning in progress: {pace}");
         } else if matches!(order.method, Method::Command(_)) {
             // It reports no progress, so it never counts as stalled.
-            tracing::info!(pv, %path, "the external cleaner is still running");
+            tracing::info!("the external cleaner is still running");
         } else {
             stalled += PROGRESS_LOG_PERIOD;
-            tracing::warn!(pv, %path, "cleaning has made no progress for {stalled:?}; if this continues, check the disk and the kernel log; after {STALL_LIMIT:?}, other volumes are cleaned meanwhile");
+            tracing::warn!(
+                "cleaning has made no progress for {stalled:?}; if this continues, check the disk and the kernel log; after {STALL_LIMIT:?}, other volumes are cleaned meanwhile"
+            );
         }
         progress.set_stalled(stalled);
         if stalled == STALL_LIMIT {

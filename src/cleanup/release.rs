@@ -25,6 +25,11 @@ pub struct Wiped {
 }
 
 impl Wiped {
+    /// What the volume was wiped for.
+    pub fn order(&self) -> &CleanOrder {
+        &self.order
+    }
+
     /// Removes our finalizer. Returns whether the PV is still in the release that the volume was wiped for.
     async fn release(&self, context: &CleanupContext) -> Result<bool, Stop> {
         let (pv, path) = (&self.order.pv, &self.order.volume.path);
@@ -74,17 +79,20 @@ impl Wiped {
 pub async fn release(context: &CleanupContext, wiped: &Wiped) {
     let (pv, volume) = (&wiped.order.pv, &wiped.order.volume);
     let path = &volume.path;
-    let (tenancy, pv) = (pv.tenancy(), &pv.name);
+    let tenancy = pv.tenancy();
     match wiped.release(context).await {
         Ok(true) => {}
         Ok(false) => {
             let why =
                 "the PV was released again after its volume was wiped, as after a restore of etcd";
-            tracing::warn!(pv, %path, "{why}; the volume is cleaned again");
+            tracing::warn!("{why}; the volume is cleaned again");
             return context.table.mark_blocked(&tenancy, why, None);
         }
         Err(stop) => {
-            tracing::warn!(pv, %path, "the volume is clean, but releasing its PV failed: {}", stop.message());
+            tracing::warn!(
+                "the volume is clean, but releasing its PV failed: {}",
+                stop.message()
+            );
             return context.table.mark_unreleased(&tenancy, &stop);
         }
     }
@@ -103,7 +111,7 @@ pub async fn release(context: &CleanupContext, wiped: &Wiped) {
     let duration = durations.with_label_values(&[mode, by, &size, cleaner]);
     duration.observe(wiped.pace.elapsed.as_secs_f64());
     let summary = wiped.pace.summary();
-    tracing::info!(pv, %path, "clean, and its PV is released: {summary}");
+    tracing::info!("clean, and its PV is released: {summary}");
     let text = format!("{path} is clean: {summary}");
     let (about, reason) = (wiped.order.about(), reasons::VOLUME_CLEANED);
     context.reporter.normal(&about, reason, "Clean", &text);

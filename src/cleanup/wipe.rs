@@ -39,7 +39,7 @@ impl LockedVolume for OpenVolume {
                 Err(MarkError::NoPlace(why))
                     if self.candidate.mark.on_disk == MarkOnDisk::Absent =>
                 {
-                    tracing::warn!(path = %self.marker.path, why, "the volume is cleaned without a mark");
+                    tracing::warn!(why, "the volume is cleaned without a mark");
                 }
                 written => written?,
             }
@@ -61,8 +61,8 @@ impl LockedVolume for OpenVolume {
         if order.method == Method::Reformat {
             return self.reformat(commit, progress).boxed();
         }
-        let (pv, trim) = (&order.pv.name, order.volume.class.trim);
-        self.clean(pv, &order.method, trim, mark, progress).boxed()
+        let trim = order.volume.class.trim;
+        self.clean(&order.method, trim, mark, progress).boxed()
     }
 
     fn verify<'a>(self: Box<Self>, commit: &'a Commit, progress: &'a Progress) -> Cleaning<'a> {
@@ -104,7 +104,6 @@ impl OpenVolume {
     /// [`Failure`] with the cause. Data may be left.
     pub(crate) async fn clean(
         self,
-        pv: &str,
         method: &Method,
         trim: bool,
         mark: Option<Mark>,
@@ -119,7 +118,7 @@ impl OpenVolume {
                 blocking(idle, work).await?
             }
             (Opened::Device(device), Method::Command(words)) => {
-                external(pv, &marker, device, &lock, &words, progress).await?;
+                external(&marker, device, &lock, &words, progress).await?;
                 (None, lock)
             }
             (Opened::Device(device), method) => {
@@ -128,7 +127,7 @@ impl OpenVolume {
             }
         };
         if let Some(outcome) = outcome {
-            tracing::info!(pv, path = %marker.path, "{}", outcome.as_str());
+            tracing::info!("{}", outcome.as_str());
         }
         let lock = marker.free(mark, method, lock).await?;
         Ok(CleanVolume {
@@ -164,9 +163,12 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> 
     if !trim {
         return Ok(());
     }
-    let path = root.path().display();
     let trimmed = trim::trim_rarely(root.as_fd(), root.mount().device, progress)?;
-    tracing::debug!(%path, removed = progress.entries(), ?trimmed, "the directory is empty");
+    tracing::debug!(
+        removed = progress.entries(),
+        ?trimmed,
+        "the directory is empty"
+    );
     match trimmed {
         Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) => {
             let message = format!(
@@ -176,10 +178,14 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> 
             return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
         }
         Trim::Failed(errno) => {
-            tracing::warn!(%path, "the volume is empty, but its filesystem is not trimmed ({errno}; see the kernel log): deleted data stays on the disk until it is overwritten");
+            tracing::warn!(
+                "the volume is empty, but its filesystem is not trimmed ({errno}; see the kernel log): deleted data stays on the disk until it is overwritten"
+            );
         }
         Trim::TooEarly => {
-            tracing::info!(%path, "the volume is empty; its filesystem was trimmed less than 10 minutes ago, so a later cleanup trims it again");
+            tracing::info!(
+                "the volume is empty; its filesystem was trimmed less than 10 minutes ago, so a later cleanup trims it again"
+            );
         }
         Trim::Done { .. } | Trim::NotOffered(_) => {}
     }

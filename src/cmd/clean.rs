@@ -9,6 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
+use tracing::{Instrument, error_span};
 
 use super::ask::{confirm, ensure_terminal};
 use super::cleaner;
@@ -41,9 +42,10 @@ pub async fn command(
     }
     let progress = Progress::default();
     let (path, opened, trim) = (&target.path, target.opened, target.class.trim);
-    let pv = target.pv.map_or_else(String::new, |pv| pv.name);
-    let wipe = opened.clean(&pv, &target.method, trim, target.mark, &progress);
-    let took = cleaner::finish(path, &progress, stop_signal()?, Box::pin(wipe)).await?;
+    let pv = target.pv.map(|pv| pv.name);
+    let wipe = opened.clean(&target.method, trim, target.mark, &progress);
+    let finished = cleaner::finish(path, &progress, stop_signal()?, Box::pin(wipe));
+    let took = finished.instrument(error_span!("clean", pv, %path)).await?;
     // The volume is clean even if the output is closed.
     let _ = writeln!(out, "Cleaned {path} in {took}.");
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use tracing::{Instrument, error_span};
 
 use super::cleaner;
 use super::run::stop_signal;
@@ -31,11 +32,14 @@ pub async fn run(job: args::Job) -> Result<ExitCode> {
     let progress = Progress::default();
     let method = Method::of(VolumeMode::Block, &job.cleaner());
     let (pv, path) = (&job.pv, &job.device);
-    tracing::info!(pv, %path, job.identity, "cleaning the device ({method})");
-    let work = clean(&job, &method, &progress);
-    let took = cleaner::finish(path, &progress, stop_signal()?, work).await?;
-    tracing::info!(pv, %path, "the device is clean (in {took})");
-    Ok(ExitCode::SUCCESS)
+    let work = async {
+        tracing::info!(job.identity, "cleaning the device ({method})");
+        let work = clean(&job, &method, &progress);
+        let took = cleaner::finish(path, &progress, stop_signal()?, work).await?;
+        tracing::info!("the device is clean (in {took})");
+        Ok(ExitCode::SUCCESS)
+    };
+    work.instrument(error_span!("clean", pv, %path)).await
 }
 
 async fn clean(job: &args::Job, method: &Method, progress: &Progress) -> Result<(), Failure> {
@@ -46,7 +50,7 @@ async fn clean(job: &args::Job, method: &Method, progress: &Progress) -> Result<
         let text = format!("{why}; nothing was touched");
         Failure::new(reasons::VOLUME_FAILED_DELETE, text)
     })?;
-    let cleaned = opened.clean(&job.pv, method, false, None, progress);
+    let cleaned = opened.clean(method, false, None, progress);
     cleaned.await.map(drop)
 }
 

@@ -43,13 +43,14 @@ fn bare_volume() -> Option<(Stage, PathBuf)> {
 
 /// How often the volume was wiped, as the log says it.
 fn wipes(provisioner: &Program, path: &Path) -> usize {
-    let path = format!("path={}", path.display());
+    let path = format!("path={}}}: ", path.display());
     let log = provisioner.log();
     let wipes = log
         .lines()
         .filter(|line| line.contains("cleaning the volume"));
     wipes
-        .filter(|line| line.split_whitespace().any(|word| word == path))
+        // The last field of the span.
+        .filter(|line| line.contains(&path))
         .count()
 }
 

@@ -315,7 +315,11 @@ fn what_it_says(fixture: &mut Fixture, printer: &mut Printer, tenancies: &[Tenan
 /// A line of the log without its date, its module, and the fields that are the same in all.
 fn short(line: &str) -> String {
     let (time, rest) = line.split_once('Z').unwrap_or(("", line));
-    let (_, message) = rest.split_once(": ").unwrap_or(("", rest));
+    // The fields of the span are before the module.
+    let (_, message) = rest
+        .split_once(" local_volume_provisioner::")
+        .unwrap_or(("", rest));
+    let (_, message) = message.split_once(": ").unwrap_or(("", message));
     let message = message.split(" pv=").next().unwrap_or(message);
     format!("{}  {message}", time.get(11..23).unwrap_or(time))
 }
