@@ -16,7 +16,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -27,8 +26,9 @@ use crate::cleanup::release::release;
 use crate::cleanup::{CleanupContext, PassFacts};
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
-use crate::plan::{About, Action, JobWrite, Ledger, Patch, Withdrawal};
+use crate::plan::{About, Action, JobWrite, Patch, Withdrawal};
 use crate::quantity;
+use crate::retry;
 use crate::view::{JobView, Jobs, PvRef, Tenancy};
 
 use in_flight::InFlight;
@@ -45,8 +45,6 @@ pub struct Actor {
     context: Arc<CleanupContext>,
     /// The Jobs in the watch cache.
     jobs: watch::Receiver<Option<Jobs>>,
-    /// What was done and found so far.
-    pub ledger: Arc<Mutex<Ledger>>,
     write_permits: Arc<Semaphore>,
     inspection_permits: Arc<Semaphore>,
 }
@@ -57,7 +55,6 @@ impl Actor {
         Self {
             context,
             jobs,
-            ledger: Arc::default(),
             write_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
             inspection_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_INSPECTIONS)),
         }
@@ -92,9 +89,9 @@ impl Actor {
                 }
                 Action::Release(tenancy) => {
                     if let Some(wiped) = self.context.table.begin_release(&tenancy) {
-                        let span = span::of_release(&wiped);
+                        let _span = span::of_release(&wiped).entered();
                         let work = async move { release(&this.context, &wiped).await };
-                        self.run_step(tenancy, work.instrument(span));
+                        self.run_step(tenancy, work);
                     }
                 }
                 Action::WriteJob(job, write) => self.write_job(job, write),
@@ -187,7 +184,7 @@ impl Actor {
             let is_first = failure.is_some_and(|error| {
                 tracing::warn!(name = guard.name, %error, "a write failed; a later pass retries");
                 let now = this.context.table.now();
-                let mut ledger = this.ledger.lock();
+                let mut ledger = this.context.table.facts();
                 ledger.writes.fail(&guard.name, error.is_passing(), now)
             });
             drop((permit, guard));
@@ -245,9 +242,10 @@ impl Actor {
             let view = cluster.merge_pv(&patch.pv, patch.body()).await?;
             expectations.expect(view);
             let now = self.context.table.now();
-            if self.ledger.lock().writes.count(&patch.pv, now) {
+            if self.context.table.facts().writes.count(&patch.pv, now) {
                 tracing::warn!(
-                    "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for 20 s"
+                    "another writer reverts the provisioner's changes of the PV; its metadata.managedFields name the writer; the next change waits for {:?}",
+                    retry::WRITE.longest
                 );
             }
         }

@@ -70,8 +70,6 @@ struct Controller {
     actor: Actor,
     notices: Notices,
     taint: StartupTaint,
-    /// By PV, since when its volume is missing, by the latest plan.
-    missing_since: BTreeMap<String, Duration>,
     /// The end of the latest pass that waited for no new PV.
     all_created_at: Instant,
     /// The paths that cleanups held at the latest pass.
@@ -120,7 +118,6 @@ pub async fn run(
         jobs,
         notices: Notices::default(),
         taint: StartupTaint::default(),
-        missing_since: BTreeMap::new(),
         all_created_at: Instant::now(),
         cleaning: BTreeSet::new(),
         cluster_due: Instant::now() + retry::CLUSTER_UID,
@@ -202,9 +199,7 @@ impl Controller {
             return;
         }
         self.outages.mark_unchanged();
-        let table = &self.context.table;
-        table.end_back_offs();
-        self.actor.ledger.lock().end_pauses(table.now());
+        self.context.table.end_back_offs();
     }
 
     /// Runs a pass. Returns the longest time until the next one.
@@ -244,7 +239,7 @@ impl Controller {
             self.actor.apply(actions, &pvs.expectations, begun);
         }
         self.context.host.doubt_marks(plan.marks_differ);
-        self.missing_since = std::mem::take(&mut plan.missing_since);
+        self.context.table.facts().missing_since = std::mem::take(&mut plan.missing_since);
         self.publish(&snapshot, plan, begun);
         left.unwrap_or(longest).min(longest)
     }
@@ -272,12 +267,13 @@ impl Controller {
         self.inventory.settle(FIRST_SCAN_TIMEOUT).await;
         // No await from here on, so that the snapshot is consistent.
         let jobs = self.jobs.jobs();
-        let mut ledger = self.actor.ledger.lock();
+        let table = Arc::clone(&self.context.table);
+        let mut ledger = table.facts();
         let mut changed = std::mem::take(&mut ledger.marked);
-        let cleanups = self.context.table.view();
+        let cleanups = table.view();
         let cleaning = cleanups.values().filter(|it| it.is_active());
         let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
-        let now = self.context.table.now();
+        let now = table.now();
         let pvs = self.pvs.as_mut().and_then(PvCache::views);
         let owners = self.pvs.as_ref().map(|it| Arc::clone(&it.owners));
         if let Some(pvs) = &pvs {
@@ -317,6 +313,7 @@ impl Controller {
         let outdated = outdated.map(|path| (path, String::new()));
         let mut known = ledger.at(now);
         drop(ledger);
+        known.cleanups = cleanups;
         known.creating.extend(outdated);
         Snapshot {
             node,
@@ -325,7 +322,6 @@ impl Controller {
             // The Job of a deleted PV may still be wiping the volume, so both must be known.
             pvs: jobs.as_ref().and(pvs),
             owners: owners.unwrap_or_default(),
-            cleanups,
             jobs: jobs.unwrap_or_default(),
             job_source: Arc::clone(&self.context.jobs),
             ledger: known,
@@ -339,7 +335,6 @@ impl Controller {
             state_directory: self.context.host.state_directory(),
             has_doubt: self.context.host.has_doubt(),
             contradictions: self.state.borrow().occupied.contradictions.clone(),
-            missing_since: std::mem::take(&mut self.missing_since),
             missing_limit: self.periods.discovery * MISSING_PERIODS,
             absent_for: self.installations.absent_for(),
             absence_limit: self.periods.absence,

@@ -120,7 +120,9 @@ pub(crate) mod tests {
     const NAME: &str = "disk\n2026-01-01T00:00:00Z ERROR \x1b[2Jforged\r\u{9b}31m";
 
     fn log_event() {
-        tracing::warn!(pv = "local-pv-1", path = %NAME, reason = "NotMounted", "{NAME} is not mounted");
+        let span = tracing::error_span!("clean", pv = "local-pv-1", path = %NAME);
+        let _span = span.entered();
+        tracing::warn!(path = %NAME, reason = "NotMounted", "{NAME} is not mounted");
     }
 
     #[test]
@@ -153,12 +155,11 @@ pub(crate) mod tests {
         let line: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(line["level"], "WARN");
         let fields = &line["fields"];
-        for (field, value) in [
-            ("pv", "local-pv-1"),
-            ("path", NAME),
-            ("reason", "NotMounted"),
-        ] {
+        for (field, value) in [("path", NAME), ("reason", "NotMounted")] {
             assert_eq!(fields[field], value, "{field}");
+        }
+        for (field, value) in [("name", "clean"), ("pv", "local-pv-1"), ("path", NAME)] {
+            assert_eq!(line["span"][field], value, "{field}");
         }
         assert_eq!(fields["message"], format!("{NAME} is not mounted"));
     }

@@ -1,6 +1,6 @@
-//! When what failed, or was refused, is tried again: one table of all pauses.
+//! The pauses before failed or refused operations are tried again.
 //!
-//! Time limits of single operations are where the operations are.
+//! Time limits of single operations are where the operations are, and so are polls within them.
 
 use std::time::Duration;
 
@@ -41,13 +41,14 @@ const fn mins(minutes: u64) -> Duration {
 
 /// A write of the main loop failed with a transient error. After a refusal, the pause is the longest.
 pub const WRITE: Backoff = Backoff::new(secs(1), secs(20));
-/// The shortest pause before the pass that tries such writes again: the back-offs of many objects end one after the other.
+/// The shortest time between two passes that try failed writes again: many back-offs end one after the other. Passes are as
+/// far apart while another cluster answers.
 pub const WRITE_PASS: Duration = secs(1);
 /// The list of the PVs without a hostname label failed.
 pub const PV_LIST: Backoff = Backoff::new(secs(1), secs(30));
 /// The watch does not show a version of a PV that was written: the PV is read.
 pub const UNSEEN_WRITE: Duration = secs(10);
-/// The same after a read that has shown no change.
+/// Likewise, if the last read has shown no change.
 pub const UNSEEN_READ: Duration = mins(1);
 /// The watch does not show the labels that were written to the Node.
 pub const UNSEEN_LABELS: Duration = secs(10);
@@ -62,7 +63,7 @@ pub const START: Duration = secs(2);
 /// The API server is unreachable: the shortest pause before a probe, and the jitter on top. The provisioners of a cluster
 /// probe once a second on average, and not in step.
 pub const OUTAGE: Duration = millis(500);
-/// See [`OUTAGE`].
+/// The random addition to [`OUTAGE`].
 pub const OUTAGE_JITTER: Duration = secs(1);
 /// The API server answered with 429, 503 or 504 without `Retry-After`. The default policy of the client pauses for up to
 /// 1000 s, and a watch waits for it without a limit.
@@ -76,16 +77,19 @@ pub const NODE_CLEANUP: Backoff = Backoff::new(secs(2), mins(5));
 pub const CLEANUP: Backoff = Backoff::new(secs(10), mins(5));
 /// The finalizer of a clean volume could not be removed.
 pub const RELEASE: Backoff = Backoff::new(millis(200), secs(30));
-/// A volume is in use. From [`LONG_USE`] on, the pause is a sixth of the time that the use has lasted.
-pub const IN_USE: Backoff = Backoff::new(secs(1), mins(5));
-/// How long udev and similar programs probe a disk. A longer use is reported.
+/// A volume is in use. From [`LONG_USE`] on, the pause is a sixth of the time that the use has lasted, up to
+/// [`LONGEST_IN_USE`].
+pub const IN_USE: Duration = secs(1);
+/// See [`IN_USE`].
+pub const LONGEST_IN_USE: Duration = mins(5);
+/// When a use is reported: how long udev and similar programs probe a disk. A longer use is reported.
 pub const SHORT_USE: Duration = secs(3);
-/// How long uses last that normally end without intervention.
+/// When a use is reported that normally ends without intervention.
 pub const LONG_USE: Duration = mins(1);
 
 // Offers.
 
-/// The inspection refuses a volume. It is shorter than the period of idle passes, so that each of these inspects again.
+/// The inspection refuses a volume. The pause is shorter than the period of idle passes, so that each of these inspects again.
 pub const INSPECTION: Duration = secs(5);
 /// A Pod uses the path of a volume: each check lists the Pods.
 pub const POD: Duration = secs(15);
@@ -97,7 +101,8 @@ pub const CLAIM: Duration = secs(30);
 pub const MARK: Duration = secs(10);
 /// A PV of another node has the disk.
 pub const OWNED_DISK: Duration = mins(5);
-/// The first list for a new PV has shown no other owner. Another node may create a PV right after that list.
+/// The first list for a new PV has shown no other owner. Another node may create a PV right after that
+/// list, whose age in seconds is the same.
 pub const NEW_DISK: Duration = secs(5);
 /// Later lists have shown none. A node that creates a PV later finds ours, but PVs of earlier versions have no label until
 /// the provisioner of their node is upgraded.

@@ -28,11 +28,8 @@ impl Actor {
         };
         match (because, &cancel.job) {
             (None, _) => {
-                let (seen, uid) = (&cancel.because, &tenancy.pv_uid);
-                tracing::info!(
-                    uid,
-                    "the wipe is not cancelled, because the watch is late: {seen}"
-                );
+                let seen = &cancel.because;
+                tracing::info!("the wipe is not cancelled, because the watch is late: {seen}");
             }
             (Some(because), Some(job)) => {
                 self.change_job(job, &JobWrite::Cancel(because)).await?;

@@ -62,7 +62,7 @@ impl Actor {
         }
         // A write that fails may have an effect.
         if let Some(token) = token {
-            self.ledger.lock().begin_offer(token);
+            self.context.table.facts().begin_offer(token);
         }
         if let Some(write) = &draft.mark
             && let Err(why) = self.write_mark(write, facts).await
@@ -71,7 +71,11 @@ impl Actor {
             self.refuse(draft, skip, retry::MARK);
             return Ok(());
         }
-        self.ledger.lock().refusals.remove(&draft.volume.path);
+        self.context
+            .table
+            .facts()
+            .refusals
+            .remove(&draft.volume.path);
         let mut pv = draft.object.clone();
         let third = token.map(|it| pv_name_of_offer(it));
         for name in [first, second].into_iter().chain(&third) {
@@ -80,7 +84,7 @@ impl Actor {
             match self.context.cluster.create_pv(&pv).await {
                 Ok(view) => {
                     expectations.expect(view);
-                    self.ledger.lock().end_offers(token);
+                    self.context.table.facts().end_offers(token);
                     let metrics = &self.context.metrics;
                     let mode = draft.volume.class.volume_mode.as_str();
                     metrics.discovery_total.with_label_values(&[mode]).inc();
@@ -97,7 +101,7 @@ impl Actor {
                 }
                 Err(ApiError::Conflict) => {
                     if self.find(name, &draft.volume.path, expectations).await? != Some(false) {
-                        self.ledger.lock().end_offers(token);
+                        self.context.table.facts().end_offers(token);
                         return Ok(());
                     }
                 }

@@ -30,7 +30,7 @@ impl Actor {
                 ApiError::Disk(format!("class {class:?} cannot take in {disk}: {why}"))
             });
             let path = order.volume.path.clone();
-            let mut ledger = this.ledger.lock();
+            let mut ledger = this.context.table.facts();
             match &made {
                 Ok(()) => {
                     tracing::info!(class, how = ?order.how, "took in a disk");

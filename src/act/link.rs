@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 impl Actor {
     /// Removes a link, at once.
     pub(super) fn unlink(&self, token: &str) {
-        self.ledger.lock().linked.remove(token);
+        self.context.table.facts().linked.remove(token);
         match self.context.host.unlink(token) {
             Ok(true) => tracing::info!(link = token, "removed the link; no new pod can start"),
             Ok(false) => {}
@@ -53,7 +53,7 @@ impl Actor {
             }
             let made = done?;
             let result = made.clone().map(|()| order.epoch);
-            this.ledger.lock().linked.insert(token, result);
+            this.context.table.facts().linked.insert(token, result);
             made.map_err(ApiError::Disk)
         };
         let (this, now) = (self.clone(), expectations.clone());
@@ -102,7 +102,7 @@ impl Actor {
                 .label_node(&change.node, &change.labels)
                 .await?;
             let known_until = this.context.table.now() + retry::UNSEEN_LABELS;
-            this.ledger.lock().labelled = Some((change.labels, known_until));
+            this.context.table.facts().labelled = Some((change.labels, known_until));
             Ok(())
         };
         self.write(guard, work, |_| false);

@@ -33,7 +33,11 @@ impl Actor {
             Err(_) => Err(format!("the disk did not answer for {limit:?}")),
         };
         // Also after an error: the mark may be written.
-        self.ledger.lock().marked.insert(write.volume.path.clone());
+        self.context
+            .table
+            .facts()
+            .marked
+            .insert(write.volume.path.clone());
         written.map_err(|why| format!("{}: the mark cannot be written: {why}", write.volume.path))
     }
 
@@ -93,7 +97,7 @@ impl Actor {
             for name in &search.names {
                 this.find(name, &search.path, &now).await?;
             }
-            this.ledger.lock().record_searched(search.mark);
+            this.context.table.facts().record_searched(search.mark);
             Ok(())
         };
         self.write(guard, work, |is_ok| is_ok);

@@ -62,7 +62,7 @@ impl Actor {
     /// Records that a draft's volume must not be offered for this time. Returns whether the reason is new.
     pub(super) fn refuse(&self, draft: &PvDraft, skip: Skip, pause: Duration) -> bool {
         let now = self.context.table.now();
-        let mut ledger = self.ledger.lock();
+        let mut ledger = self.context.table.facts();
         ledger
             .refusals
             .record(&draft.volume, skip, now + pause, now)

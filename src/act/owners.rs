@@ -61,7 +61,7 @@ impl Actor {
         let (this, guard) = (self.clone(), self.enter(OWNER_LIST, None));
         let work = async move {
             let found = this.list_owners(&queries).await?;
-            let (mut ledger, now) = (this.ledger.lock(), this.context.table.now());
+            let (mut ledger, now) = (this.context.table.facts(), this.context.table.now());
             for query in &queries {
                 if let Some(others) = found.get(&query.identity.hash) {
                     ledger.record_others(query, others, now);

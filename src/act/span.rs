@@ -1,4 +1,4 @@
-//! The spans of steps: each log line of a step shows the PV and the path.
+//! The spans of steps: each log line of a step shows the PV, the path or the disk that the step concerns.
 
 use tracing::{Span, error_span};
 
@@ -18,8 +18,13 @@ pub(super) fn of(action: &Action) -> Span {
         Action::Link(it) => error_span!("link", pv = it.pv.name, path = %it.volume.path),
         Action::TakeIn(it) => error_span!("intake", disk = it.link),
         Action::WriteJob(it, _) => error_span!("job", pv = it.pv, job = it.name),
-        Action::Cancel(it) => error_span!("cancel", uid = it.tenancy.pv_uid),
-        // A release has the span of its volume. The others are no tasks, or concern the node.
+        Action::Cancel(it) => error_span!(
+            "cancel",
+            pv = it.pv.as_ref().map(|pv| &*pv.name),
+            job = it.job.as_ref().map(|job| &*job.name),
+            uid = it.tenancy.pv_uid
+        ),
+        // A release: see `of_release`. The others are not tasks, or concern the whole node.
         Action::Release(_)
         | Action::Suspend(..)
         | Action::Track(_)

@@ -44,7 +44,7 @@ impl Actor {
             let waits = this.take_over(&others, &volume, &known).await?;
             let now = this.context.table.now();
             let record = |skip, pause| {
-                let mut ledger = this.ledger.lock();
+                let mut ledger = this.context.table.facts();
                 ledger.moved.record(&volume, skip, now + pause, now)
             };
             match waits {
@@ -128,7 +128,7 @@ impl Actor {
             "its disk was moved from node {from} to {path} of node {}, and the PV with it; pods of its claim can start there",
             node.name
         );
-        tracing::info!(pv = name, %path, "took the PV over: {text}");
+        tracing::info!(pv = name, "took the PV over: {text}");
         for about in pv_and_claim(&taken) {
             let reporter = &self.context.reporter;
             reporter.normal(&about, reasons::VOLUME_ADOPTED, "TakeOver", &text);

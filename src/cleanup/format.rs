@@ -239,7 +239,7 @@ impl Target {
         blocking(true, reset).await?;
         crash_point("make-filesystem");
         let words = fs_type.mkfs_words(&self.uuid, self.node.as_path());
-        let log = |line: &str| tracing::info!(disk = %self.node, "{}: {line}", words[0]);
+        let log = |line: &str| tracing::info!(device = %self.node, "{}: {line}", words[0]);
         let (ourselves, lock) = (Path::new("/proc/self/exe"), self.lock.as_fd());
         command::run(ourselves, &words, &[], lock, log, progress).await?;
         let this = Arc::clone(self);

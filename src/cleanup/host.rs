@@ -253,12 +253,12 @@ impl Host for LocalHost {
 
     fn open<'a>(&'a self, order: &'a CleanOrder, facts: &'a PassFacts) -> Look<'a, BoxedVolume> {
         let (path, kind) = (order.volume.mount_path.clone(), order.volume.candidate.kind);
-        let (class, pv) = (order.volume.class.name.clone(), order.pv.name.clone());
+        let class = order.volume.class.name.clone();
         let look = async move {
             let facts = self.facts(facts).await?;
             let open = move || {
                 let opened = OpenVolume::open(&path, &class, kind, Access::Clean, &facts)?;
-                report_mounts(&pv, &opened.volume, &facts.machine.mounts);
+                report_mounts(&opened.volume, &facts.machine.mounts);
                 Ok(Box::new(opened) as BoxedVolume)
             };
             on_thread(open).await

@@ -251,14 +251,14 @@ pub(crate) fn other_devices_are_free(
 }
 
 /// Logs the other mount points of the same directory. They are normal and do not forbid cleaning.
-pub(super) fn report_mounts(pv: &str, volume: &Opened, table: &MountTable) {
+pub(super) fn report_mounts(volume: &Opened, table: &MountTable) {
     let Opened::Filesystem(root) = volume else {
         return;
     };
-    let (path, mount) = (root.path().display(), root.mount());
+    let mount = root.mount();
     let same = |it: &Mount| it.device == mount.device && it.root == mount.root;
     for other in table.iter().filter(|it| it.id != mount.id && same(it)) {
-        tracing::info!(pv, %path, "the volume is mounted at {} as well", shown(&other.point));
+        tracing::info!("the volume is mounted at {} as well", shown(&other.point));
     }
 }
 

@@ -1,5 +1,5 @@
-//! The ProcTable: the state of each cleanup, with what exists only in this process: the progress of its
-//! task and its wiped volume.
+//! The ProcTable: all that this process remembers. Each cleanup has an entry with its state, the progress of its task and
+//! its wiped volume. The rest is the [`Ledger`], which every plan sees.
 
 #[cfg(test)]
 mod tests;
@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Track};
+use crate::plan::{CleanOrder, Cleanup, CleanupState, FOR_A_SLOT, Ledger, Track};
 use crate::retry;
 use crate::types::HostPath;
 use crate::view::Tenancy;
@@ -98,10 +99,12 @@ impl ProcEntry {
     }
 }
 
-/// All cleanups, by tenancy, so that the state of an old PV or claim never applies to a new one.
+/// The cleanups and the ledger. Cleanups are kept by tenancy, so that the state of an old PV or claim never applies to a
+/// new one.
 #[derive(Debug)]
 pub struct ProcTable {
     entries: DashMap<Tenancy, ProcEntry>,
+    facts: Mutex<Ledger>,
     epoch: Instant,
 }
 
@@ -110,6 +113,7 @@ impl ProcTable {
     pub fn new(epoch: Instant) -> Self {
         Self {
             entries: DashMap::new(),
+            facts: Mutex::default(),
             epoch,
         }
     }
@@ -117,6 +121,11 @@ impl ProcTable {
     /// The time since the process started, see [`crate::plan::Snapshot::now`].
     pub fn now(&self) -> Duration {
         self.epoch.elapsed()
+    }
+
+    /// What was done and found out otherwise.
+    pub fn facts(&self) -> MutexGuard<'_, Ledger> {
+        self.facts.lock()
     }
 
     /// Starts an attempt. `None` if one is running, or the volume is clean.
@@ -175,9 +184,9 @@ impl ProcTable {
             let state = |since: Duration| {
                 let lasted = now.saturating_sub(since);
                 let pause = if lasted < retry::LONG_USE {
-                    retry::IN_USE.first
+                    retry::IN_USE
                 } else {
-                    (lasted / 6).min(retry::IN_USE.longest)
+                    (lasted / 6).min(retry::LONGEST_IN_USE)
                 };
                 CleanupState::Blocked {
                     reason: reason.to_owned(),
@@ -302,9 +311,10 @@ impl ProcTable {
             .collect()
     }
 
-    /// Ends the pauses of cleanups that wait for the API server or a user.
+    /// Ends the pauses of all that waits for the API server or a user.
     pub fn end_back_offs(&self) {
         let now = self.now();
+        self.facts().end_pauses(now);
         for mut entry in self.entries.iter_mut() {
             entry.release_failures = 0;
             let state = &mut entry.cleanup.state;

@@ -111,7 +111,7 @@ impl Controller {
             self.state
                 .send_modify(|state| state.settings = self.settings.clone());
             // A volume may be missing only because the directory of its class has changed.
-            self.missing_since.clear();
+            self.context.table.facts().missing_since.clear();
         }
         for warning in &loaded.warnings {
             tracing::warn!("configuration: {warning}");

@@ -46,7 +46,7 @@ impl Planner<'_> {
     /// Cancels or suspends running wipes.
     pub(super) fn oversee_wipes(&mut self) {
         let snapshot = self.snapshot;
-        for (tenancy, cleanup) in &snapshot.cleanups {
+        for (tenancy, cleanup) in &snapshot.ledger.cleanups {
             if cleanup.is_wiping() {
                 self.cancel_if_ended(tenancy, Some(&cleanup.path), &cleanup.identity, None);
                 let pv = self.by_uid.get(tenancy.pv_uid.as_str());

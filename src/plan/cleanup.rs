@@ -65,14 +65,14 @@ pub(super) fn is_running(job: &JobView, tenancy: &Tenancy) -> bool {
 
 impl<'a> Planner<'a> {
     pub(super) fn cleanup(&self, pv: &PvView) -> Option<&'a Cleanup> {
-        self.snapshot.cleanups.get(&pv.tenancy())
+        self.snapshot.ledger.cleanups.get(&pv.tenancy())
     }
 
     /// Forgets cleanups whose PV is gone or no longer due.
     pub(super) fn forget_cleanups(&mut self) {
         let orphans = self.orphans();
         let is_orphan = |tenancy| orphans.iter().any(|(it, _)| it == tenancy);
-        for (tenancy, cleanup) in &self.snapshot.cleanups {
+        for (tenancy, cleanup) in &self.snapshot.ledger.cleanups {
             let pv = self.by_uid.get(tenancy.pv_uid.as_str()).copied();
             let ends_here = matches!(
                 cleanup.state,
@@ -335,7 +335,7 @@ impl<'a> Planner<'a> {
                 continue;
             }
             // A blocked or failed cleanup keeps its state, which names the cause.
-            let cleanup = self.snapshot.cleanups.get(&order.pv.tenancy());
+            let cleanup = self.snapshot.ledger.cleanups.get(&order.pv.tenancy());
             let is_new = cleanup.is_none_or(|it| {
                 matches!(
                     it.state,

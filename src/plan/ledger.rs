@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::inventory::{Skip, Volume};
 use crate::retry;
 use crate::types::HostPath;
-use crate::view::PvView;
+use crate::view::{PvView, Tenancy};
 
-use super::{OtherPvs, OwnerQuery};
+use super::{Cleanup, OtherPvs, OwnerQuery};
 use writes::Writes;
 
 /// How many searched marks, and how many unfinished offers, are kept. Beyond that, the PVs of marks are searched again, and
@@ -76,10 +76,14 @@ impl Refusals {
 /// What this process does and has found out. Times count from its start, as [`super::Snapshot::now`] does.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
+    /// The cleanups, by tenancy. A snapshot has those of the ProcTable.
+    pub cleanups: BTreeMap<Tenancy, Cleanup>,
+    /// [`super::Plan::missing_since`] of the last plan.
+    pub missing_since: BTreeMap<String, Duration>,
     /// The writes that failed, or were too many.
     pub writes: Writes,
-    /// What a write or a list is in flight for: the names of PVs and Jobs, the paths of volumes, the UIDs of tenancies,
-    /// [`super::OWNER_LIST`]; in [`Self::at`] also what backs off. The next decision must wait for its result.
+    /// What a write or a list is in flight for: the names of PVs and Jobs, the paths of volumes, the links of disks, the tokens
+    /// of links, the UIDs of tenancies and of the Node, [`super::OWNER_LIST`]; in [`Self::at`] also what backs off. The next decision must wait for its result.
     pub writing: BTreeSet<String>,
     /// Paths of volumes whose next scan is awaited, and of PVs that are being created and that [`super::Snapshot::pvs`] may not have yet, with their recorded
     /// identities. They may come from an earlier configuration, with other names.

@@ -334,7 +334,7 @@ impl<'a> Planner<'a> {
                 || self.with_job.contains(path)
                 || self.occupied.contradictions.fault(class).is_some()
                 || self.is_being_created(path, identity);
-            let found = self.snapshot.cleanups.get(&tenancy);
+            let found = self.snapshot.ledger.cleanups.get(&tenancy);
             let now = self.snapshot.now;
             if let Some(Cleanup { state, .. }) = found
                 && let CleanupState::Blocked {

@@ -24,7 +24,7 @@ impl<'a> Planner<'a> {
             return false;
         }
         let (now, limit) = (self.snapshot.now, self.snapshot.missing_limit);
-        let since = self.snapshot.missing_since.get(&pv.uid);
+        let since = self.snapshot.ledger.missing_since.get(&pv.uid);
         let since = *since.unwrap_or(&now);
         self.plan.missing_since.insert(pv.uid.clone(), since);
         if now.saturating_sub(since) < limit {

@@ -107,7 +107,11 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         let why = "the PersistentVolumes and the cleaning Jobs have not all been listed yet";
         return Plan::not_ready(why, link::of_classes(settings, snapshot));
     };
-    let active = snapshot.cleanups.values().filter(|it| it.is_active());
+    let active = snapshot
+        .ledger
+        .cleanups
+        .values()
+        .filter(|it| it.is_active());
     let mut planner = Planner {
         settings,
         snapshot,

@@ -22,7 +22,7 @@ impl Slots {
             limit: settings.config.max_concurrent_cleanups.get().into(),
             ..Self::default()
         };
-        for cleanup in snapshot.cleanups.values().filter(|it| it.running) {
+        for cleanup in snapshot.ledger.cleanups.values().filter(|it| it.running) {
             if !matches!(cleanup.state, CleanupState::Wiped { .. }) {
                 slots.wipes += 1;
                 slots.held += usize::from(!cleanup.stalled && !cleanup.suspended);

@@ -11,7 +11,7 @@ use crate::host::boot::BootTime;
 use crate::host::mounts::DeviceNumber;
 use crate::inventory::Observation;
 use crate::types::HostPath;
-use crate::view::{Jobs, NodeView, PathOwner, PvView, StorageClassView, Tenancy};
+use crate::view::{Jobs, NodeView, PathOwner, PvView, StorageClassView};
 
 use super::job_object::JobSource;
 use super::{Contradictions, Ledger};
@@ -159,8 +159,6 @@ pub struct Snapshot {
     pub pvs: Option<Vec<PvView>>,
     /// The PVs of other provisioners that may be of storage of this node.
     pub owners: Arc<Vec<PathOwner>>,
-    /// Cleanups, by tenancy.
-    pub cleanups: BTreeMap<Tenancy, Cleanup>,
     /// The cleaning Jobs on this node, by name.
     pub jobs: Jobs,
     /// What cleaning Jobs are made from.
@@ -188,8 +186,6 @@ pub struct Snapshot {
     pub has_doubt: bool,
     /// [`super::Occupied::contradictions`] of the last plan.
     pub contradictions: Contradictions,
-    /// [`super::Plan::missing_since`] of the last plan.
-    pub missing_since: BTreeMap<String, Duration>,
     /// For how long that must last before `missingVolumePolicy: Delete` takes effect.
     pub missing_limit: Duration,
     /// By installation, for how long each read has found its DaemonSet absent.

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -28,8 +29,23 @@ use markers::BLOCK;
 /// A request by which a device drops a range.
 type DropRange<'a> = &'a dyn Fn(Range<u64>) -> nix::Result<()>;
 
-/// The bytes of one discard request. A cancellation takes effect between two requests.
-const STEP: u64 = if cfg!(test) { 64 << 20 } else { 1 << 30 };
+/// The bytes of the first discard request, and of the largest one. A cancellation takes effect between two requests, so
+/// they grow only while the device is fast.
+const STEP: u64 = 64 << 20;
+const LONGEST_STEP: u64 = 1 << 30;
+const FAST: Duration = Duration::from_millis(250);
+const SLOW: Duration = Duration::from_secs(1);
+
+/// The bytes of the request that follows one.
+fn next_step(step: u64, took: Duration) -> u64 {
+    if took < FAST {
+        (step * 2).min(LONGEST_STEP)
+    } else if took > SLOW {
+        (step / 2).max(STEP)
+    } else {
+        step
+    }
+}
 
 /// How the data on a device was destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,13 +255,15 @@ impl<'a> Disk<'a> {
     /// A device may not support the request, or only in some ranges, or reject a command that it advertised. Whatever the
     /// error is, the writes that follow show whether the disk works.
     fn in_steps(self, range: Range<u64>, act: DropRange<'_>) -> Result<u64, WipeError> {
-        let mut done = range.start;
+        let (mut done, mut step) = (range.start, STEP);
         while done < range.end {
             self.progress.check()?;
-            let end = range.end.min(done + STEP);
+            let end = range.end.min(done + step);
             crash_point("drop-contents");
+            let begun = Instant::now();
             match act(done..end) {
                 Ok(()) => {
+                    step = next_step(step, begun.elapsed());
                     self.progress.add_bytes(end - done);
                     done = end;
                 }

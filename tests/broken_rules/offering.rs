@@ -50,8 +50,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "a volume is inspected before it is offered",
         "src/act/offer.rs",
-        "            Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),\n        };\n        let unused",
-        "            Err(_) if BROKEN => return None,\n            Err(obstacle) => return Some((skip(path, kind, &obstacle), MAX_AGE)),\n        };\n        let unused",
+        "            Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),\n        };\n        let unused",
+        "            Err(_) if BROKEN => return None,\n            Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),\n        };\n        let unused",
     )
     .and(&["a volume that the scan found in use is not offered"]),
     rule(

@@ -235,7 +235,7 @@ fn sectors_of_4_and_64_kib() {
     }
 }
 
-/// No step of a wipe is larger.
+/// No chunk that is written is larger, and no first step of a discard.
 const STEP: u64 = 64 << 20;
 
 /// Stops a wipe when it has come so far: it only finishes its current step. It has to be one

@@ -114,6 +114,7 @@ impl Target {
         self.answers(MKFS).await?;
         world.change(|state| state.made(at));
         self.host.effect().await;
+        self.write_mark(MarkState::Pending).await;
         self.mount().await
     }
 
@@ -235,9 +236,9 @@ impl SimHost {
         self.goes_on().await;
         let target = self.open_disk(&order, at)?;
         let format = self.world.lock().disks[at].made.format;
-        match (order.how, format) {
-            (Intake::Make | Intake::Mount, Format::Complete) => target.mount().await,
-            (Intake::Remake, _) => {
+        match (format, order.how) {
+            (Format::Complete, _) => target.mount().await,
+            (_, Intake::Remake) => {
                 target.reset(None).await.map_err(unknown)?;
                 target.make().await
             }

@@ -42,7 +42,7 @@ impl<'a> Survey<'a> {
             (Some(_), NotRead) => return Err(LeftAlone::Unreadable("it is being read".into())),
             (Some(Pending | Wiping), Blank) => Intake::Make,
             (Some(Free), Blank) if has_dir => Intake::Make,
-            // A complete filesystem is mounted, and its cleaning begins again with all checks.
+            // A complete filesystem is mounted whatever the mark. A cleaning then begins again, with all checks.
             (Some(Pending | Wiping), Made) => Intake::Mount,
             (Some(Wiping), Data | Signature(_)) if cleaning.is_some() => Intake::Remake,
             (Some(Free), Made) if was_mounted => {

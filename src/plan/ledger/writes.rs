@@ -1,4 +1,4 @@
-//! Which objects back off after a failed write, or after too many.
+//! The back-off of objects whose writes fail, or which are written too often.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_mins(1);
 /// The failed writes, and the latest ones.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
-    /// By name of a PV or Job: the consecutive failed writes, and until when it backs off.
+    /// By a name as in [`super::Ledger::writing`]: the consecutive failed writes, and until when it backs off.
     failed: BTreeMap<String, (u32, Duration)>,
     /// By UID, when a PV was written.
     written: BTreeMap<String, Vec<Duration>>,

@@ -21,7 +21,7 @@ fn during(pvs: &[PvView], found: &Candidate) -> World {
 /// The same, with a Job.
 fn during_job(pvs: &[PvView], found: &Candidate) -> World {
     let mut world = during(pvs, found).job(job_of(&wiped(), JobState::Running));
-    world.snapshot.cleanups.clear();
+    world.snapshot.ledger.cleanups.clear();
     world
 }
 

@@ -220,13 +220,19 @@ impl World {
             basis,
             state,
         };
-        self.snapshot.cleanups.insert(pv.tenancy(), cleanup);
+        self.snapshot.ledger.cleanups.insert(pv.tenancy(), cleanup);
         self
     }
 
     /// Changes the entry of a PV's cleanup.
     pub fn change_cleanup(mut self, pv: &PvView, change: impl FnOnce(&mut Cleanup)) -> Self {
-        change(self.snapshot.cleanups.get_mut(&pv.tenancy()).unwrap());
+        change(
+            self.snapshot
+                .ledger
+                .cleanups
+                .get_mut(&pv.tenancy())
+                .unwrap(),
+        );
         self
     }
 

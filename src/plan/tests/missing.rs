@@ -32,7 +32,7 @@ const Z: &str = "z is Available";
 fn later(world: &World, by: Duration) -> World {
     let plan = world.plan();
     with(world.clone(), |world| {
-        world.snapshot.missing_since = plan.missing_since;
+        world.snapshot.ledger.missing_since = plan.missing_since;
         world.snapshot.now += by;
     })
 }
@@ -214,7 +214,7 @@ fn an_interruption_restarts_the_limit() {
     ] {
         let after = with(missing.clone(), |world| {
             let next = later(&pass, MISSING_LIMIT / 2);
-            world.snapshot.missing_since = next.snapshot.missing_since;
+            world.snapshot.ledger.missing_since = next.snapshot.ledger.missing_since;
             world.snapshot.now = next.snapshot.now;
         });
         assert!(is_deleted(&after), "{situation}: from then on");

@@ -42,13 +42,13 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
             }
             Action::WriteJob(_, JobWrite::Disown) => {}
             Action::Suspend(tenancy, on) => {
-                if let Some(cleanup) = world.snapshot.cleanups.get_mut(&tenancy) {
+                if let Some(cleanup) = world.snapshot.ledger.cleanups.get_mut(&tenancy) {
                     cleanup.suspended = on;
                 }
             }
             Action::Cancel(cancel) => match cancel.job {
                 Some(job) => drop(world.snapshot.jobs.remove(&job.name)),
-                None => drop(world.snapshot.cleanups.remove(&cancel.tenancy)),
+                None => drop(world.snapshot.ledger.cleanups.remove(&cancel.tenancy)),
             },
             Action::FindOwners(queries) => {
                 for query in queries {
@@ -60,7 +60,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 }
             }
             Action::Release(tenancy) => {
-                let done = world.snapshot.cleanups.get_mut(&tenancy).unwrap();
+                let done = world.snapshot.ledger.cleanups.get_mut(&tenancy).unwrap();
                 pvs.remove(&done.pv);
                 done.state = CleanupState::Released;
             }
@@ -72,7 +72,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
                 world.snapshot.jobs.remove(&job.name);
             }
             Action::Forget(tenancy) => {
-                let forgotten = world.snapshot.cleanups.remove(&tenancy).unwrap();
+                let forgotten = world.snapshot.ledger.cleanups.remove(&tenancy).unwrap();
                 assert!(!forgotten.running, "a cleanup at work was forgotten");
             }
         }

@@ -62,7 +62,7 @@ fn on_node(world: &World) -> impl Iterator<Item = &PvView> {
 }
 
 fn active_paths(world: &World) -> impl Iterator<Item = &HostPath> {
-    let cleanups = world.snapshot.cleanups.values();
+    let cleanups = world.snapshot.ledger.cleanups.values();
     cleanups
         .filter(|cleanup| cleanup.is_active())
         .map(|cleanup| &cleanup.path)
@@ -322,7 +322,7 @@ proptest! {
             let class = &world.config.classes[&pv.class];
             let (path, snapshot) = (pv.path().unwrap(), &world.snapshot);
             let seen = &snapshot.observed[&pv.class];
-            let since = snapshot.missing_since.get(&pv.uid);
+            let since = snapshot.ledger.missing_since.get(&pv.uid);
             let absent = match seen.entries.get(path.child_of(&class.host_dir).unwrap()) {
                 None => true,
                 Some(Finding::Skipped(skip)) => skip.gone,

@@ -314,9 +314,9 @@ prop_compose! {
                 basis: 0,
                 state,
             };
-            world.snapshot.cleanups.insert(tenancy, cleanup);
+            world.snapshot.ledger.cleanups.insert(tenancy, cleanup);
         }
-        world.snapshot.missing_since = missing_since
+        world.snapshot.ledger.missing_since = missing_since
             .into_iter()
             .enumerate()
             .filter_map(|(at, since)| Some((format!("uid-{at}"), Duration::from_secs(since?))))

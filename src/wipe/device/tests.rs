@@ -9,8 +9,8 @@ fn refused(errno: Errno) -> (Result<u64, WipeError>, Progress) {
         start if start < 2 * STEP => Ok(()),
         _ => Err(errno),
     };
-    let disk = Disk::new(&device, 3 * STEP, &progress);
-    (disk.in_steps(0..3 * STEP, &act), progress)
+    let disk = Disk::new(&device, 4 * STEP, &progress);
+    (disk.in_steps(0..4 * STEP, &act), progress)
 }
 
 #[test]
@@ -24,14 +24,14 @@ fn refused_request_falls_back() {
         Errno::EIO,
         Errno::ENODATA,
     ] {
-        assert_eq!(refused(errno).0.unwrap(), 2 * STEP, "{errno}");
+        assert_eq!(refused(errno).0.unwrap(), 3 * STEP, "{errno}");
     }
 }
 
 #[test]
 fn each_step_is_counted_after_it_succeeds() {
     let (_, progress) = refused(Errno::EOPNOTSUPP);
-    assert_eq!(progress.bytes_done(), 2 * STEP);
+    assert_eq!(progress.bytes_done(), 3 * STEP);
     let (device, progress) = (tempfile::tempfile().unwrap(), Progress::default());
     let disk = Disk::new(&device, 3 * STEP + 5, &progress);
     let act = |step: Range<u64>| {
@@ -79,6 +79,20 @@ fn device_that_falsely_reports_zeros_is_overwritten() {
         (&file).rewind().unwrap();
         (&file).read_to_end(&mut bytes).unwrap();
         assert!(bytes.iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn requests_grow_while_the_device_is_fast_and_shrink_while_it_is_slow() {
+    let after = |step, milliseconds| next_step(step, Duration::from_millis(milliseconds));
+    for (step, milliseconds, next) in [
+        (STEP, 1, 2 * STEP),
+        (LONGEST_STEP, 1, LONGEST_STEP),
+        (LONGEST_STEP, 500, LONGEST_STEP),
+        (LONGEST_STEP, 6000, LONGEST_STEP / 2),
+        (STEP, 6000, STEP),
+    ] {
+        assert_eq!(after(step, milliseconds), next, "{step} {milliseconds}");
     }
 }
 
