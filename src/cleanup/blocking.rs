@@ -33,6 +33,18 @@ pub(crate) async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await?
 }
 
+/// Runs what may block on a thread. The thread goes on when the future is dropped.
+///
+/// # Errors
+/// The result of `look`, or that it panicked.
+pub(crate) async fn on_thread<T: Send + 'static>(
+    look: impl FnOnce() -> Result<T, Obstacle> + Send + 'static,
+) -> Result<T, Obstacle> {
+    let span = Span::current();
+    let look = move || span.in_scope(look);
+    spawn_blocking(look).await.map_err(io::Error::from)?
+}
+
 /// Opens a volume on a blocking thread, again and again while it is in use, at most until `limit` is over.
 ///
 /// # Errors
@@ -44,8 +56,7 @@ pub(crate) async fn open_when_free<T: Send + 'static>(
 ) -> Result<T, Obstacle> {
     let deadline = Instant::now() + limit;
     loop {
-        let opened = spawn_blocking(open.clone()).await;
-        match opened.map_err(io::Error::from)? {
+        match on_thread(open.clone()).await {
             Err(Obstacle::InUse { .. }) if Instant::now() < deadline => sleep(OPEN_PAUSE).await,
             opened => return opened,
         }

@@ -12,7 +12,6 @@ use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use tracing::Span;
 
 use crate::cluster::PodView;
 use crate::config::{Class, Config};
@@ -27,6 +26,7 @@ use crate::plan::{CleanOrder, DiskOrder, Intake, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
+use super::blocking::on_thread;
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::intake;
@@ -199,15 +199,6 @@ impl LocalHost {
         let read = facts.read.get_or_init(|| read).await;
         read.clone().map_err(Obstacle::Unknown)
     }
-}
-
-/// Runs what may block on a thread. The thread goes on when the future is dropped.
-async fn on_thread<T: Send + 'static>(
-    look: impl FnOnce() -> Result<T, Obstacle> + Send + 'static,
-) -> Result<T, Obstacle> {
-    let span = Span::current();
-    let look = move || span.in_scope(look);
-    spawn_blocking(look).await.map_err(io::Error::from)?
 }
 
 impl Disks for LocalHost {

@@ -1,6 +1,6 @@
 //! Boots of machines, and operators who care for filesystems that provisioners have made.
 
-use crate::made::Format;
+use crate::made::{Format, entry_of_made};
 use crate::process::{Process, elapsed};
 use crate::processes::Processes;
 use crate::script::any;
@@ -29,7 +29,7 @@ impl State {
         if self.loose_on(*at) != Some(*node) {
             return false;
         }
-        let path = link.replace("/dev/disk/by-id/", "/mnt/c0/");
+        let path = entry_of_made(link);
         let made = &self.disks[*at].made;
         let format = made.format;
         let was_mounted = made.mounted_in.get(node) == Some(&self.boot_of(*node));

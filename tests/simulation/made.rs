@@ -13,6 +13,10 @@ use crate::process::elapsed;
 use crate::script::name;
 use crate::world::{Lock, NODES, Slot, State, World};
 
+/// The directory of the links of disks, and that of the entries of the first class.
+const LINKS: &str = "/dev/disk/by-id/";
+const ENTRIES: &str = "/mnt/c0/";
+
 /// What is on a disk, beside what tenants and other programs have written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -42,6 +46,11 @@ fn identity_of_made(at: usize) -> String {
     let identity = Identity { text, weak: false };
     assert!(is_made(&identity), "{identity}");
     identity.text
+}
+
+/// The entry of the filesystem on the disk of a link.
+pub fn entry_of_made(link: &str) -> String {
+    link.replace(LINKS, ENTRIES)
 }
 
 impl State {
@@ -161,7 +170,7 @@ impl State {
     /// Brings the disk of a filesystem to the node of its entry, where it is not mounted yet.
     pub fn bring(&mut self, slot: usize, at: usize) {
         let (node, name) = (self.slots[slot].node, self.slots[slot].path.clone());
-        let link = name.replace("/mnt/c0/", "/dev/disk/by-id/");
+        let link = name.replace(ENTRIES, LINKS);
         self.remove(at);
         if let Some(other) = self.slots[slot].disk {
             self.remove(other);
@@ -190,9 +199,7 @@ impl State {
         if let Some(slot) = self.slots.iter().position(|slot| slot.disk == Some(at)) {
             self.plug(slot, None);
         }
-        let disk = &mut self.disks[at];
-        disk.plugged += 1;
-        (disk.is_wiped, disk.lock, disk.made.lock) = (false, None, None);
+        self.disks[at].unplug();
         if let Some(spare) = self.spares.disks.get_mut(&at) {
             (spare.loose_on, spare.gone_from) = (None, None);
         }

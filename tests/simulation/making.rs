@@ -6,7 +6,7 @@ use std::time::Duration;
 use local_volume_provisioner::cleanup::{CleanVolume, Failure, Obstacle};
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::DiskContents;
-use local_volume_provisioner::plan::{DiskOrder, Intake, reasons};
+use local_volume_provisioner::plan::{DiskOrder, Intake};
 use local_volume_provisioner::types::VolumeMode;
 use local_volume_provisioner::wipe::progress::Progress;
 
@@ -258,23 +258,12 @@ impl SimHost {
 
     /// What is to happen to a disk does, now or while its filesystem is made. Returns why it cannot be opened.
     fn suffer(&self, at: usize) -> Option<&'static str> {
-        let mishap = self.world.change(|state| {
-            let mishap = state.spares.disks.get_mut(&at)?.mishap.take();
-            state.disks[at].hangs |= matches!(mishap, Some(Mishap::Hangs));
-            if matches!(mishap, Some(Mishap::Crash)) {
-                state.crash_after = Some(state.effects + fastrand::u64(1..6));
-            }
-            mishap
-        });
+        let effects = || fastrand::u64(1..6);
+        let mishap = self.world.change(|state| state.begin_mishap(at, effects));
         let (world, after) = (Arc::clone(&self.world), fastrand::u64(..10_000));
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(after)).await;
-            world.change(|state| match mishap {
-                Some(Mishap::Prepared) => state.prepare(at),
-                Some(Mishap::Exchanged) if state.loose_on(at).is_some() => state.exchange(at),
-                Some(Mishap::Vanishes) => state.vanish(at),
-                _ => {}
-            });
+            world.change(|state| state.end_mishap(at, mishap));
         });
         matches!(mishap, Some(Mishap::Fails)).then_some("an I/O error")
     }
@@ -327,8 +316,7 @@ impl SimVolume {
         drop(self.lock);
         target.reformat(&wipe).await?;
         let held = world.take_lock(at, Some(host.process));
-        let held =
-            held.ok_or_else(|| Failure::new(reasons::VOLUME_FAILED_DELETE, "it is locked"))?;
+        let held = held.ok_or_else(|| failed("it is locked"))?;
         drop(target);
         let lock = SimLock { world, at, held };
         let again = Self {

@@ -12,7 +12,7 @@ use local_volume_provisioner::plan::DiskOrder;
 use local_volume_provisioner::types::VolumeMode;
 
 use crate::host::SimHost;
-use crate::made::Format;
+use crate::made::{Format, entry_of_made};
 use crate::process::elapsed;
 use crate::world::{CLASSES, Slot, State, pause};
 
@@ -94,6 +94,27 @@ impl State {
         let was_made = self.disks[at].made.identity.is_some();
         if !was_made && self.loose_on(at).is_some_and(is_unmarked) {
             self.disks[at].data = Some(FOREIGN.to_owned());
+        }
+    }
+
+    /// What is to happen to a disk that is taken in, and has begun: the disk hangs, or the process crashes after a number of
+    /// effects.
+    pub fn begin_mishap(&mut self, at: usize, effects: impl Fn() -> u64) -> Option<Mishap> {
+        let mishap = self.spares.disks.get_mut(&at)?.mishap.take();
+        self.disks[at].hangs |= matches!(mishap, Some(Mishap::Hangs));
+        if matches!(mishap, Some(Mishap::Crash)) {
+            self.crash_after = Some(self.effects + effects());
+        }
+        mishap
+    }
+
+    /// The rest of it.
+    pub fn end_mishap(&mut self, at: usize, mishap: Option<Mishap>) {
+        match mishap {
+            Some(Mishap::Prepared) => self.prepare(at),
+            Some(Mishap::Exchanged) if self.loose_on(at).is_some() => self.exchange(at),
+            Some(Mishap::Vanishes) => self.vanish(at),
+            _ => {}
         }
     }
 
@@ -231,7 +252,7 @@ impl State {
 
     /// Whether the directory of a filesystem on a disk is there.
     fn has_directory(&self, at: usize, link: &str) -> bool {
-        let path = link.replace("/dev/disk/by-id/", "/mnt/c0/");
+        let path = entry_of_made(link);
         let node = self.loose_on(at);
         self.spares.makes && node.is_some_and(|node| self.slot(node, &path).is_some())
     }
@@ -264,14 +285,7 @@ impl SimHost {
         let Some(at) = self.world.lock().linked(node, &order.link) else {
             return unknown("it is gone");
         };
-        let mishap = self.world.change(|state| {
-            let mishap = state.spares.disks.get_mut(&at)?.mishap.take();
-            state.disks[at].hangs |= matches!(mishap, Some(Mishap::Hangs));
-            if matches!(mishap, Some(Mishap::Crash)) {
-                state.crash_after = Some(state.effects + 1);
-            }
-            mishap
-        });
+        let mishap = self.world.change(|state| state.begin_mishap(at, || 1));
         if matches!(mishap, Some(Mishap::Fails)) {
             return unknown("an I/O error");
         }
@@ -279,12 +293,7 @@ impl SimHost {
         self.goes_on().await;
         let plugged = self.world.lock().disks[at].plugged;
         // Another program is faster than the provisioner.
-        self.world.change(|state| match mishap {
-            Some(Mishap::Prepared) => state.prepare(at),
-            Some(Mishap::Exchanged) if state.loose_on(at).is_some() => state.exchange(at),
-            Some(Mishap::Vanishes) => state.vanish(at),
-            _ => {}
-        });
+        self.world.change(|state| state.end_mishap(at, mishap));
         pause(20).await;
         self.goes_on().await;
         self.world.change(|state| {

@@ -72,6 +72,21 @@ impl Disk {
             made: Made::default(),
         }
     }
+
+    /// The disk is plugged in or out: what has it open fails.
+    pub fn unplug(&mut self) {
+        self.plugged += 1;
+        (self.is_wiped, self.lock, self.made.lock) = (false, None, None);
+    }
+
+    fn unlock(&mut self, is_it: impl Fn(Lock) -> bool) {
+        for place in [&mut self.lock, &mut self.made.lock] {
+            if place.is_some_and(&is_it) {
+                *place = None;
+                self.is_wiped = false;
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,9 +182,7 @@ impl State {
         let before = std::mem::replace(&mut self.slots[slot].disk, disk);
         self.slots[slot].changed_at = process::elapsed();
         for disk in before.into_iter().chain(disk) {
-            let disk = &mut self.disks[disk];
-            disk.plugged += 1;
-            (disk.is_wiped, disk.lock, disk.made.lock) = (false, None, None);
+            self.disks[disk].unplug();
         }
         let node = self.slots[slot].node;
         if let Some(disk) = disk.map(|disk| &mut self.disks[disk])
@@ -298,13 +311,7 @@ impl World {
     }
 
     pub fn unlock(&self, disk: usize, lock: Lock) {
-        let disk = &mut self.lock().disks[disk];
-        for place in [&mut disk.lock, &mut disk.made.lock] {
-            if *place == Some(lock) {
-                *place = None;
-                disk.is_wiped = false;
-            }
-        }
+        self.lock().disks[disk].unlock(|it| it == lock);
     }
 
     /// The number of a new process.
@@ -320,12 +327,7 @@ impl World {
             state.bindings.serving.remove(&process);
             let of_process = |lock: Lock| lock.process == Some(process);
             for disk in &mut state.disks {
-                for place in [&mut disk.lock, &mut disk.made.lock] {
-                    if place.is_some_and(of_process) {
-                        *place = None;
-                        disk.is_wiped = false;
-                    }
-                }
+                disk.unlock(of_process);
             }
         });
     }
