@@ -12,6 +12,7 @@ mod owners;
 mod span;
 mod takeover;
 
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -60,140 +61,21 @@ impl Actor {
         }
     }
 
-    /// Starts all actions and does not wait for them.
-    pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, pass: Instant) {
-        let config = Arc::clone(&self.context.state.borrow().settings.config);
-        let (facts, owners) = (PassFacts::new(config), PassOwners::of(&actions));
+    /// Starts all actions of a pass that began at this time, and does not wait for them.
+    pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, begun: Instant) {
+        let settings = self.context.state.borrow().settings.clone();
+        let pass = Pass {
+            actor: self.clone(),
+            expectations: expectations.clone(),
+            facts: PassFacts::new(settings.config),
+            owners: PassOwners::of(&actions),
+            generation: settings.generation,
+            begun,
+        };
         for action in actions {
-            let this = self.clone();
             let _span = span::of(&action).entered();
-            match action {
-                Action::Forget(tenancy) => {
-                    self.context.table.forget(&tenancy);
-                    self.context.wake.notify_one();
-                }
-                Action::Track(track) => self.context.table.track(*track),
-                Action::Suspend(tenancy, on) => self.context.table.suspend(&tenancy, on),
-                Action::Cancel(cancel) => {
-                    let guard = self.enter(&cancel.tenancy.pv_uid, None);
-                    let known = expectations.clone();
-                    let work = async move { this.cancel(&cancel, &known).await };
-                    self.write(guard, work, |_| false);
-                }
-                Action::Clean(order) => {
-                    if let Some(progress) = self.context.table.begin(&order) {
-                        let tenancy = order.pv.tenancy();
-                        let work = async move { attempt(&this.context, &order, &progress).await };
-                        self.run_step(tenancy, work);
-                    }
-                }
-                Action::Release(tenancy) => {
-                    if let Some(wiped) = self.context.table.begin_release(&tenancy) {
-                        let _span = span::of_release(&wiped).entered();
-                        let work = async move { release(&this.context, &wiped).await };
-                        self.run_step(tenancy, work);
-                    }
-                }
-                Action::WriteJob(job, write) => self.write_job(job, write),
-                Action::Create(draft) => {
-                    let (facts, owners) = (facts.clone(), owners.clone());
-                    self.offer(draft, facts, owners, expectations.clone(), pass);
-                }
-                Action::FindOwners(queries) => self.find_owners(queries),
-                Action::Patch(patch) => {
-                    let (pv, now, facts) = (patch.pv.clone(), expectations.clone(), facts.clone());
-                    let work = async move { this.patch(patch, &now, &facts).await };
-                    self.write_pv(pv, expectations, work);
-                }
-                Action::WriteMark(write) => {
-                    self.write_mark_only(*write, facts.clone());
-                }
-                Action::TakeOver(volume) => self.find_former(volume, expectations),
-                Action::Unlink(token) => self.unlink(&token),
-                Action::Link(order) => self.make_link(*order, facts.clone(), expectations),
-                Action::TakeIn(order) => self.take_in(*order, facts.clone()),
-                Action::LabelNode(change) => self.label_node(change),
-                Action::FindPv(search) => self.search(search, expectations),
-                Action::Withdraw(withdrawal) => {
-                    let pv = withdrawal.pv.clone();
-                    let known = expectations.clone();
-                    let work = async move { this.withdraw(&withdrawal, &known).await };
-                    self.write_pv(pv, expectations, work);
-                }
-            }
+            pass.start(action);
         }
-    }
-
-    /// Changes a PV. `before` is the PV as the plan saw it.
-    fn write_pv<F>(&self, before: PvRef, expectations: &Expectations, work: F)
-    where
-        F: Future<Output = Result<(), ApiError>> + Send + 'static,
-    {
-        let guard = self.enter(&before.name, None);
-        let (now, pv) = (expectations.clone(), before.clone());
-        let work = async move {
-            let done = work.await;
-            if done.as_ref().is_err_and(ApiError::is_change) {
-                now.read(&pv).await;
-            }
-            done
-        };
-        let now = expectations.clone();
-        let has_changed = move |_| now.has_changed(&before);
-        self.write(guard, work, has_changed);
-    }
-
-    /// Changes a Job.
-    fn write_job(&self, job: JobView, write: JobWrite) {
-        let guard = self.enter(&job.name, None);
-        let (this, before, known) = (self.clone(), job.clone(), self.jobs.clone());
-        let work = async move { this.change_job(&job, &write).await };
-        let has_changed = move |_| {
-            let jobs = known.borrow();
-            jobs.as_ref().and_then(|jobs| jobs.get(&before.name)) != Some(&before)
-        };
-        self.write(guard, work, has_changed);
-    }
-
-    /// Runs `work` if the configuration is still the current one. After an error, its object backs off.
-    ///
-    /// Passes ignore an object while a write to it is in flight. `needs_pass` runs after the write, with its success,
-    /// and reports whether such a pass skipped something. It must not return true for each repeated refusal by the API
-    /// server: the main loop would spin.
-    fn write(
-        &self,
-        guard: Option<InFlight>,
-        work: impl Future<Output = Result<(), ApiError>> + Send + 'static,
-        needs_pass: impl FnOnce(bool) -> bool + Send + 'static,
-    ) {
-        let Some(guard) = guard else {
-            return;
-        };
-        let (this, generation) = (self.clone(), self.generation());
-        let write = async move {
-            let permit = this.write_permits.acquire().await;
-            // After a reload, the next pass decides again.
-            let done = if this.generation() == generation {
-                Some(work.await)
-            } else {
-                None
-            };
-            let failure = done.as_ref().and_then(|done| done.as_ref().err());
-            let failure = failure.filter(|error| !error.is_change());
-            // A pass learns when the back-off ends.
-            let is_first = failure.is_some_and(|error| {
-                tracing::warn!(name = guard.name, %error, "a write failed; a later pass retries");
-                let now = this.context.table.now();
-                let mut ledger = this.context.table.facts();
-                ledger.writes.fail(&guard.name, error.is_passing(), now)
-            });
-            drop((permit, guard));
-            // The pass that a watch event triggered may have skipped the object. Some changes trigger none.
-            if is_first || done.is_none_or(|done| needs_pass(done.is_ok())) {
-                this.context.wake.notify_one();
-            }
-        };
-        tokio::spawn(write.in_current_span());
     }
 
     /// Fails if our Node was registered again, and the watch does not show it yet. The garbage collector would delete each PV
@@ -204,14 +86,165 @@ impl Actor {
         let is_same = found.uid.is_some_and(|found| found == uid);
         is_same.then_some(()).ok_or(ApiError::Conflict)
     }
+}
 
-    /// The generation of the current configuration.
-    fn generation(&self) -> u64 {
-        self.context.state.borrow().settings.generation
+/// The plan of one pass, while it is executed.
+#[derive(Clone)]
+struct Pass {
+    actor: Actor,
+    expectations: Expectations,
+    facts: PassFacts,
+    owners: PassOwners,
+    /// Of the configuration that the plan was made with.
+    generation: u64,
+    begun: Instant,
+}
+
+impl Deref for Pass {
+    type Target = Actor;
+
+    fn deref(&self) -> &Actor {
+        &self.actor
+    }
+}
+
+impl Pass {
+    fn start(&self, action: Action) {
+        let (this, table) = (self.clone(), &self.context.table);
+        match action {
+            Action::Forget(tenancy) => {
+                table.forget(&tenancy);
+                self.context.wake.notify_one();
+            }
+            Action::Track(track) => table.track(*track),
+            Action::Suspend(tenancy, on) => table.suspend(&tenancy, on),
+            Action::Cancel(cancel) => {
+                let guard = self.enter(&cancel.tenancy.pv_uid, None);
+                self.write(guard, async move { this.cancel(&cancel).await });
+            }
+            Action::Clean(order) => {
+                if let Some(progress) = table.begin(&order) {
+                    let tenancy = order.pv.tenancy();
+                    let work = async move { attempt(&this.context, &order, &progress).await };
+                    self.run_cleanup(tenancy, work);
+                }
+            }
+            Action::Release(tenancy) => {
+                if let Some(wiped) = table.begin_release(&tenancy) {
+                    let _span = span::of_release(&wiped).entered();
+                    let work = async move { release(&this.context, &wiped).await };
+                    self.run_cleanup(tenancy, work);
+                }
+            }
+            Action::WriteJob(job, write) => self.write_job(job, write),
+            Action::Create(draft) => self.offer(draft),
+            Action::FindOwners(queries) => self.find_owners(queries),
+            Action::Patch(patch) => {
+                self.write_pv(patch.pv.clone(), async move { this.patch(patch).await });
+            }
+            Action::WriteMark(write) => self.write_mark_only(*write),
+            Action::TakeOver(volume) => self.find_former(volume),
+            Action::Unlink(token) => self.unlink(&token),
+            Action::Link(order) => self.make_link(*order),
+            Action::TakeIn(order) => self.take_in(*order),
+            Action::LabelNode(change) => self.label_node(change),
+            Action::FindPv(search) => self.search(search),
+            Action::Withdraw(withdrawal) => {
+                let pv = withdrawal.pv.clone();
+                self.write_pv(pv, async move { this.withdraw(&withdrawal).await });
+            }
+        }
+    }
+
+    /// Changes a PV. `before` is the PV as the plan saw it.
+    fn write_pv<F>(&self, before: PvRef, work: F)
+    where
+        F: Future<Output = Result<(), ApiError>> + Send + 'static,
+    {
+        let (this, guard) = (self.clone(), self.enter(&before.name, None));
+        self.write(guard, async move {
+            match work.await {
+                Err(error) if error.is_change() => this.expectations.read(&before).await,
+                done => done?,
+            }
+            Ok(this.expectations.has_changed(&before))
+        });
+    }
+
+    /// Changes a Job.
+    fn write_job(&self, job: JobView, write: JobWrite) {
+        let (this, guard) = (self.clone(), self.enter(&job.name, None));
+        self.write(guard, async move {
+            match this.change_job(&job, &write).await {
+                Err(error) if error.is_change() => {}
+                done => done?,
+            }
+            let jobs = this.jobs.borrow();
+            Ok(jobs.as_ref().and_then(|jobs| jobs.get(&job.name)) != Some(&job))
+        });
+    }
+
+    /// Runs a write to the API server, see [`Self::run`].
+    fn write<F>(&self, guard: Option<InFlight>, work: F)
+    where
+        F: Future<Output = Result<bool, ApiError>> + Send + 'static,
+    {
+        let this = self.clone();
+        self.run(guard, async move { this.permitted(work).await });
+    }
+
+    /// Waits for a permit, and writes if the configuration is still that of the pass. After a reload, the next pass decides
+    /// again.
+    async fn permitted(
+        &self,
+        work: impl Future<Output = Result<bool, ApiError>>,
+    ) -> Result<bool, ApiError> {
+        let _permit = self.write_permits.acquire().await;
+        if self.is_current() {
+            work.await
+        } else {
+            Ok(true)
+        }
+    }
+
+    /// Whether the configuration is that of the pass.
+    fn is_current(&self) -> bool {
+        self.generation == self.context.state.borrow().settings.generation
+    }
+
+    /// Runs a step as a task, unless one is in flight for its object. After an error, the object backs off.
+    ///
+    /// Passes ignore an object while a step for it is in flight. The step returns whether such a pass may have skipped
+    /// something. It must not do so for each repeated refusal by the API server: the main loop would spin.
+    fn run<F>(&self, guard: Option<InFlight>, step: F)
+    where
+        F: Future<Output = Result<bool, ApiError>> + Send + 'static,
+    {
+        let Some(guard) = guard else {
+            return;
+        };
+        let context = Arc::clone(&self.context);
+        let step = async move {
+            let needs_pass = match step.await {
+                Ok(needs_pass) => needs_pass,
+                Err(error) if error.is_change() => false,
+                // A pass learns when the back-off ends.
+                Err(error) => {
+                    tracing::warn!(name = guard.name, %error, "a write failed; a later pass retries");
+                    let (now, mut ledger) = (context.table.now(), context.table.facts());
+                    ledger.writes.fail(&guard.name, error.is_passing(), now)
+                }
+            };
+            drop(guard);
+            if needs_pass {
+                context.wake.notify_one();
+            }
+        };
+        tokio::spawn(step.in_current_span());
     }
 
     /// Runs a step of a cleanup. A panic is recorded as a failure.
-    fn run_step(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
+    fn run_cleanup(&self, tenancy: Tenancy, work: impl Future<Output = ()> + Send + 'static) {
         let context = Arc::clone(&self.context);
         let step = async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
@@ -225,22 +258,17 @@ impl Actor {
         tokio::spawn(step.in_current_span());
     }
 
-    async fn patch(
-        &self,
-        mut patch: Patch,
-        expectations: &Expectations,
-        facts: &PassFacts,
-    ) -> Result<(), ApiError> {
+    async fn patch(&self, mut patch: Patch) -> Result<(), ApiError> {
         let mut owners = patch.owners.iter().flatten();
         if let Some(owner) = owners.find(|owner| owner.kind == "Node") {
             self.ensure_node_is(&owner.uid).await?;
         }
-        self.mark(&mut patch, facts).await?;
+        self.mark(&mut patch).await?;
         let cluster = &self.context.cluster;
         if !patch.changes_nothing() {
             crash_point("record-on-pv");
             let view = cluster.merge_pv(&patch.pv, patch.body()).await?;
-            expectations.expect(view);
+            self.expectations.expect(view);
             let now = self.context.table.now();
             if self.context.table.facts().writes.count(&patch.pv, now) {
                 tracing::warn!(
@@ -265,16 +293,12 @@ impl Actor {
     }
 
     /// Deletes a PV without cleaning, or removes our finalizer from a Terminating one, which cannot be bound.
-    async fn withdraw(
-        &self,
-        withdrawal: &Withdrawal,
-        expectations: &Expectations,
-    ) -> Result<(), ApiError> {
+    async fn withdraw(&self, withdrawal: &Withdrawal) -> Result<(), ApiError> {
         let (cluster, pv, because) = (&self.context.cluster, &withdrawal.pv, &withdrawal.because);
         match &withdrawal.finalizers {
             None => {
                 cluster.delete_pv(pv).await?;
-                expectations.read(pv).await;
+                self.expectations.read(pv).await;
             }
             Some(others) => cluster.remove_finalizer(pv, others).await?,
         }

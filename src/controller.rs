@@ -8,13 +8,10 @@ mod reloading;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::Actor;
@@ -77,7 +74,9 @@ struct Controller {
     /// When the UID of the cluster is read again, if it is not known.
     cluster_due: Instant,
     /// Whether links exist, which a doubt about the cluster withdraws.
-    has_links: Arc<AtomicBool>,
+    has_links: bool,
+    /// The doubts about the cluster, see [`Snapshot::epoch`].
+    epoch: watch::Receiver<u64>,
     /// The skipped entries and faulty classes that the latest pass logged.
     skips: BTreeSet<String>,
     /// What was logged last of the readiness.
@@ -125,35 +124,14 @@ pub async fn run(
         logged_not_ready: None,
         damper: Damper::default(),
         outages: cluster.outages(),
-        has_links: Arc::default(),
+        has_links: false,
+        epoch: cluster.origin.epoch(),
         context,
     };
-    let _doubts = controller.wake_on_doubts();
     controller.run().await;
 }
 
 impl Controller {
-    /// Wakes the main loop when the cluster is in doubt while links exist, and after an outage.
-    fn wake_on_doubts(&self) -> JoinSet<()> {
-        let mut epoch = self.context.cluster.origin.epoch();
-        let (wake, has_links) = (Arc::clone(&self.context.wake), Arc::clone(&self.has_links));
-        let (mut outages, resume) = (self.outages.clone(), Arc::clone(&wake));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            while epoch.changed().await.is_ok() {
-                if has_links.load(Relaxed) {
-                    wake.notify_one();
-                }
-            }
-        });
-        tasks.spawn(async move {
-            while outages.changed().await.is_ok() {
-                resume.notify_one();
-            }
-        });
-        tasks
-    }
-
     async fn run(mut self) {
         self.storage_classes.wait_for_first_list().await;
         let mut has_news = true;
@@ -184,7 +162,16 @@ impl Controller {
     async fn wait(&self, took: Duration, longest: Duration) -> bool {
         // A pause as long as the pass limits the loop to half of a CPU.
         let pause = COALESCE.max(took);
-        let woken = self.context.wake.notified();
+        // Copies: what the pass has not seen yet ends the pause.
+        let (mut doubts, mut outages) = (self.epoch.clone(), self.outages.clone());
+        let woken = async {
+            tokio::select! {
+                biased;
+                () = self.context.wake.notified() => {}
+                Ok(()) = doubts.changed(), if self.has_links => {}
+                Ok(()) = outages.changed() => {}
+            }
+        };
         let is_woken = timeout(longest.max(pause), woken).await.is_ok();
         if is_woken {
             tracing::trace!("woken");
@@ -305,8 +292,8 @@ impl Controller {
             Ok(links) => (links, None),
             Err(why) => (BTreeMap::new(), Some(why)),
         };
-        self.has_links.store(!links.is_empty(), Relaxed);
-        let epoch = *self.context.cluster.origin.epoch().borrow();
+        self.has_links = !links.is_empty();
+        let epoch = *self.epoch.borrow_and_update();
         let observed = self.inventory.observe();
         // An outdated entry waits for its next scan as if its PV were being created.
         let outdated = observed.outdated.into_iter();

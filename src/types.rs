@@ -241,24 +241,13 @@ impl FsType {
     /// The command that makes it on a disk. What the disk can discard was discarded before.
     pub fn mkfs_words(self, uuid: &str, node: &Path) -> Vec<String> {
         // Without the blocks that ext4 reserves for root.
-        let (options, uuid): (&[&str], _) = match self {
-            Self::Ext4 => (
-                &[
-                    "-q",
-                    "-F",
-                    "-m",
-                    "0",
-                    "-E",
-                    "nodiscard,lazy_itable_init=1",
-                    "-U",
-                ],
-                uuid.to_owned(),
-            ),
-            Self::Xfs => (&["-q", "-f", "-K", "-m"], format!("uuid={uuid}")),
+        let options = match self {
+            Self::Ext4 => "-q -F -m 0 -E nodiscard,lazy_itable_init=1 -U ",
+            Self::Xfs => "-q -f -K -m uuid=",
         };
-        let words = [self.mkfs()].into_iter().chain(options.iter().copied());
-        let last = [uuid, node.display().to_string()];
-        words.map(str::to_owned).chain(last).collect()
+        let words = format!("{} {options}{uuid}", self.mkfs());
+        let words = words.split(' ').map(str::to_owned);
+        words.chain([node.display().to_string()]).collect()
     }
 }
 

@@ -1,17 +1,12 @@
 //! Cancels running wipes and Jobs.
 
-use super::Actor;
-use crate::cache::Expectations;
+use super::Pass;
 use crate::cluster::ApiError;
 use crate::plan::{Cancellation, JobWrite, wipe_ended};
 
-impl Actor {
-    /// Cancels a wipe if a fresh read of the PV confirms the reason.
-    pub(super) async fn cancel(
-        &self,
-        cancel: &Cancellation,
-        expectations: &Expectations,
-    ) -> Result<(), ApiError> {
+impl Pass {
+    /// Cancels a wipe if a fresh read of the PV confirms the reason. No pass is needed.
+    pub(super) async fn cancel(&self, cancel: &Cancellation) -> Result<bool, ApiError> {
         let (cluster, tenancy) = (&self.context.cluster, &cancel.tenancy);
         let because = match &cancel.pv {
             None => Some(cancel.because.clone()),
@@ -21,7 +16,7 @@ impl Actor {
                 let because = found.as_ref().and_then(|pv| wipe_ended(pv, tenancy));
                 // Until the watch shows it, the plan decides by this.
                 if let Some(pv) = found {
-                    expectations.expect(pv);
+                    self.expectations.expect(pv);
                 }
                 because
             }
@@ -36,6 +31,7 @@ impl Actor {
             }
             (Some(because), None) => self.context.table.cancel(tenancy, &because),
         }
-        Ok(())
+        // The cleaner wakes the loop when it has stopped, and the watch when the Job is gone.
+        Ok(false)
     }
 }

@@ -1,12 +1,8 @@
 //! Creates PVs. After an error, the next pass decides again.
 
 use kube::api::ListParams;
-use tokio::time::Instant;
 
-use super::Actor;
-use super::owners::PassOwners;
-use crate::cache::Expectations;
-use crate::cleanup::PassFacts;
+use super::Pass;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::inventory::Skip;
@@ -16,16 +12,9 @@ use crate::retry;
 use crate::types::{HostPath, SkipReason};
 use crate::view::{ClaimRef, PvView};
 
-impl Actor {
+impl Pass {
     /// Creates a PV, unless one of its volume exists, here or on another node.
-    pub(super) async fn create(
-        &self,
-        draft: &PvDraft,
-        owners: &PassOwners,
-        expectations: &Expectations,
-        facts: &PassFacts,
-        pass: Instant,
-    ) -> Result<(), ApiError> {
+    pub(super) async fn create(&self, draft: &PvDraft) -> Result<(), ApiError> {
         if self.context.state.borrow().node.hostname != draft.hostname {
             return Ok(());
         }
@@ -34,19 +23,12 @@ impl Actor {
         }
         let (first, second) = (&draft.name, &draft.second_name);
         // An unlabelled PV of this volume may have the second name. The watch does not show it.
-        if first != second
-            && self.find(second, &draft.volume.path, expectations).await? == Some(true)
-        {
+        if first != second && self.find(second, &draft.volume.path).await? == Some(true) {
             return Ok(());
         }
-        if let Some(others) = self.offered_elsewhere(draft, owners).await? {
-            let waits = self.take_over(&others, &draft.volume, expectations);
-            if let Some(waits) = waits.await?
-                && self.refuse(draft, waits.skip.clone(), waits.pause)
-            {
-                self.report_waits(&waits);
-            }
-            return Ok(());
+        if let Some(others) = self.offered_elsewhere(draft).await? {
+            let wait = |skip, pause| self.refuse(draft, skip, pause);
+            return self.take_over(&others, &draft.volume, wait).await;
         }
         let token = draft.mark.as_ref().map(|it| &it.mark.token);
         if let Some(claim) = &draft.claim
@@ -65,17 +47,14 @@ impl Actor {
             self.context.table.facts().begin_offer(token);
         }
         if let Some(write) = &draft.mark
-            && let Err(why) = self.write_mark(write, facts).await
+            && let Err(why) = self.write_mark(write).await
         {
             let skip = Skip::new(SkipReason::Unreadable, why);
             self.refuse(draft, skip, retry::MARK);
             return Ok(());
         }
-        self.context
-            .table
-            .facts()
-            .refusals
-            .remove(&draft.volume.path);
+        let table = &self.context.table;
+        table.facts().refusals.remove(&draft.volume.path);
         let mut pv = draft.object.clone();
         let third = token.map(|it| pv_name_of_offer(it));
         for name in [first, second].into_iter().chain(&third) {
@@ -83,13 +62,13 @@ impl Actor {
             crash_point("create-pv");
             match self.context.cluster.create_pv(&pv).await {
                 Ok(view) => {
-                    expectations.expect(view);
-                    self.context.table.facts().end_offers(token);
+                    self.expectations.expect(view);
+                    table.facts().end_offers(token);
                     let metrics = &self.context.metrics;
                     let mode = draft.volume.class.volume_mode.as_str();
                     metrics.discovery_total.with_label_values(&[mode]).inc();
                     let duration = metrics.discovery_duration.with_label_values(&[mode]);
-                    duration.observe(pass.elapsed().as_secs_f64());
+                    duration.observe(self.begun.elapsed().as_secs_f64());
                     let claim = draft.claim.as_ref().map(tracing::field::display);
                     tracing::info!(
                         pv = name,
@@ -100,8 +79,8 @@ impl Actor {
                     return Ok(());
                 }
                 Err(ApiError::Conflict) => {
-                    if self.find(name, &draft.volume.path, expectations).await? != Some(false) {
-                        self.context.table.facts().end_offers(token);
+                    if self.find(name, &draft.volume.path).await? != Some(false) {
+                        table.facts().end_offers(token);
                         return Ok(());
                     }
                 }
@@ -133,19 +112,14 @@ impl Actor {
 
     /// Whether the PV of a name is of the volume at a path, whether or not this provisioner created it. Then it is cached,
     /// so that the next pass sees it. `None`: there is no such PV.
-    pub(super) async fn find(
-        &self,
-        name: &str,
-        path: &HostPath,
-        expectations: &Expectations,
-    ) -> Result<Option<bool>, ApiError> {
+    pub(super) async fn find(&self, name: &str, path: &HostPath) -> Result<Option<bool>, ApiError> {
         let Some(pv) = self.context.cluster.pv(name).await? else {
             return Ok(None);
         };
         let is_here = pv.is_local_to(&self.context.state.borrow().node);
         let is_same = is_here && pv.path() == Some(path);
         if is_same {
-            expectations.expect(pv);
+            self.expectations.expect(pv);
         }
         Ok(Some(is_same))
     }

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
-use tracing::Instrument;
-
-use super::Actor;
-use crate::cleanup::{Obstacle, PassFacts, path_owner};
+use super::Pass;
+use crate::cleanup::blocking::within;
+use crate::cleanup::{Obstacle, path_owner};
 use crate::cluster::ApiError;
 use crate::plan::{DiskOrder, Intake};
 
@@ -15,16 +13,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for a filesystem: on a large rotating disk, mkfs writes for minutes.
 const MAKING_TIMEOUT: Duration = Duration::from_mins(10);
 
-impl Actor {
+impl Pass {
     /// Makes the entry of a disk that is still unused. The scan that follows finds it.
-    pub(super) fn take_in(&self, order: DiskOrder, facts: PassFacts) {
-        let Some(guard) = self.enter(&order.link, None) else {
-            return;
-        };
-        let this = self.clone();
-        let step = async move {
-            // Without a write permit: an unresponsive disk would hold it.
-            let made = this.make_entry(&order, &facts).await;
+    pub(super) fn take_in(&self, order: DiskOrder) {
+        let (this, guard) = (self.clone(), self.enter(&order.link, None));
+        // Without a write permit: an unresponsive disk would hold it.
+        self.run(guard, async move {
+            let made = this.make_entry(&order).await;
             let (class, disk) = (&order.volume.class.name, &order.link);
             let made = made.map_err(|why| {
                 ApiError::Disk(format!("class {class:?} cannot take in {disk}: {why}"))
@@ -39,29 +34,28 @@ impl Actor {
                 }
                 Err(why) => drop(ledger.untaken.insert(path, why.to_string())),
             }
-            drop(ledger);
-            this.write(Some(guard), async { made }, |is_ok| is_ok);
-        };
-        tokio::spawn(step.in_current_span());
+            made.map(|()| true)
+        });
     }
 
     /// Makes the entry of a disk after the checks of an offer.
-    async fn make_entry(&self, order: &DiskOrder, facts: &PassFacts) -> Result<(), Obstacle> {
+    async fn make_entry(&self, order: &DiskOrder) -> Result<(), Obstacle> {
         let (path, footprint) = (&order.volume.path, &order.volume.candidate.footprint);
         let permit = self.inspection_permits.acquire().await;
         if order.how.is_new(&order.volume.candidate) {
-            let owner = path_owner(&self.context, path, footprint, "", facts).await?;
+            let owner = path_owner(&self.context, path, footprint, "", &self.facts).await?;
             owner.map_or(Ok(()), |owner| Err(Obstacle::Unknown(owner)))?;
         }
-        let unused = facts.ensure_no_host_path(&self.context, path, footprint);
+        let unused = self
+            .facts
+            .ensure_no_host_path(&self.context, path, footprint);
         unused.await?;
         let limit = match order.how {
             Intake::Link | Intake::Mount => TIMEOUT,
             Intake::Make | Intake::Remake => MAKING_TIMEOUT,
         };
         drop(permit);
-        let made = timeout(limit, self.context.host.take_in(order, facts)).await;
-        let silent = || Obstacle::Unknown(format!("the disk did not answer for {limit:?}"));
-        made.unwrap_or_else(|_| Err(silent()))
+        let made = self.context.host.take_in(order, &self.facts);
+        within(limit, "the disk", made).await
     }
 }

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
-
-use super::Actor;
-use crate::cache::Expectations;
-use crate::cleanup::PassFacts;
+use super::Pass;
+use crate::cleanup::blocking::within;
 use crate::cluster::ApiError;
 use crate::plan::{LinkOrder, NodeLabels};
 use crate::retry;
@@ -14,7 +11,7 @@ use crate::retry;
 /// The time limit for the check of the disk.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Actor {
+impl Pass {
     /// Removes a link, at once.
     pub(super) fn unlink(&self, token: &str) {
         self.context.table.facts().linked.remove(token);
@@ -29,36 +26,27 @@ impl Actor {
     }
 
     /// Makes the link of a PV, once the API server and the disk confirm what the plan has seen.
-    pub(super) fn make_link(
-        &self,
-        order: LinkOrder,
-        facts: PassFacts,
-        expectations: &Expectations,
-    ) {
+    pub(super) fn make_link(&self, order: LinkOrder) {
         let Some(token) = order.pv.link.as_ref().map(|link| link.token.clone()) else {
             return;
         };
-        let guard = self.enter(&token, None);
-        let (before, epoch) = (order.pv.reference(), order.epoch);
-        let (this, now) = (self.clone(), expectations.clone());
-        let pv = before.clone();
-        let work = async move {
-            let done = this.link(&order, &facts).await;
-            if done.as_ref().is_err_and(ApiError::is_change) {
-                now.read(&pv).await;
-            }
+        let (this, guard) = (self.clone(), self.enter(&token, None));
+        self.write(guard, async move {
+            let done = this.link(&order).await;
             // It may have been made nevertheless.
             if !matches!(done, Ok(Ok(()))) {
                 this.unlink(&token);
             }
+            if done.as_ref().is_err_and(ApiError::is_change) {
+                let before = order.pv.reference();
+                this.expectations.read(&before).await;
+                return Ok(this.expectations.has_changed(&before) || this.epoch() != order.epoch);
+            }
             let made = done?;
             let result = made.clone().map(|()| order.epoch);
             this.context.table.facts().linked.insert(token, result);
-            made.map_err(ApiError::Disk)
-        };
-        let (this, now) = (self.clone(), expectations.clone());
-        let needs_pass = move |is_ok| is_ok || now.has_changed(&before) || this.epoch() != epoch;
-        self.write(guard, work, needs_pass);
+            made.map(|()| true).map_err(ApiError::Disk)
+        });
     }
 
     fn epoch(&self) -> u64 {
@@ -66,11 +54,7 @@ impl Actor {
     }
 
     /// Makes a link. The inner error is why the volume does not permit it.
-    async fn link(
-        &self,
-        order: &LinkOrder,
-        facts: &PassFacts,
-    ) -> Result<Result<(), String>, ApiError> {
+    async fn link(&self, order: &LinkOrder) -> Result<Result<(), String>, ApiError> {
         let (cluster, pv) = (&self.context.cluster, &order.pv);
         let is_current = || self.epoch() == order.epoch;
         if cluster.origin.verified().is_err() {
@@ -80,9 +64,9 @@ impl Actor {
         if found.is_none_or(|found| found.reference() != pv.reference()) || !is_current() {
             return Err(ApiError::Conflict);
         }
-        let made = timeout(TIMEOUT, self.context.host.link(order, facts)).await;
-        let made = made.map_err(|_| format!("the disk did not answer for {TIMEOUT:?}"));
-        let made = made.and_then(|made| made.map_err(|obstacle| obstacle.to_string()));
+        let link = self.context.host.link(order, &self.facts);
+        let made = within(TIMEOUT, "the disk", link).await;
+        let made = made.map_err(|obstacle| obstacle.to_string());
         if !is_current() {
             return Err(ApiError::Conflict);
         }
@@ -94,17 +78,13 @@ impl Actor {
 
     /// Changes the labels of the Node.
     pub(super) fn label_node(&self, change: NodeLabels) {
-        let guard = self.enter(&change.node.uid, None);
-        let this = self.clone();
-        let work = async move {
-            this.context
-                .cluster
-                .label_node(&change.node, &change.labels)
-                .await?;
+        let (this, guard) = (self.clone(), self.enter(&change.node.uid, None));
+        self.write(guard, async move {
+            let cluster = &this.context.cluster;
+            cluster.label_node(&change.node, &change.labels).await?;
             let known_until = this.context.table.now() + retry::UNSEEN_LABELS;
             this.context.table.facts().labelled = Some((change.labels, known_until));
-            Ok(())
-        };
-        self.write(guard, work, |_| false);
+            Ok(false)
+        });
     }
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::Actor;
-use crate::cache::Expectations;
-use crate::cleanup::PassFacts;
+use super::Pass;
+use crate::cleanup::blocking::within;
 use crate::cluster::ApiError;
 use crate::host::mark::MarkState;
 use crate::names::{ANNOTATION_OFFER, ANNOTATION_STATE_DIRECTORY};
@@ -16,34 +15,24 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the protection of a used PV waits for its mark.
 const USED_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Actor {
+impl Pass {
     /// Writes a mark, durably.
-    pub(super) async fn write_mark(
-        &self,
-        write: &MarkWrite,
-        facts: &PassFacts,
-    ) -> Result<(), String> {
-        let written = self.context.host.mark(write, facts);
+    pub(super) async fn write_mark(&self, write: &MarkWrite) -> Result<(), String> {
+        let written = self.context.host.mark(write, &self.facts);
         let limit = match write.mark.state {
             MarkState::Used => USED_TIMEOUT,
             _ => TIMEOUT,
         };
-        let written = match tokio::time::timeout(limit, written).await {
-            Ok(written) => written.map_err(|obstacle| obstacle.to_string()),
-            Err(_) => Err(format!("the disk did not answer for {limit:?}")),
-        };
+        let written = within(limit, "the disk", written).await;
         // Also after an error: the mark may be written.
-        self.context
-            .table
-            .facts()
-            .marked
-            .insert(write.volume.path.clone());
+        let table = &self.context.table;
+        table.facts().marked.insert(write.volume.path.clone());
         written.map_err(|why| format!("{}: the mark cannot be written: {why}", write.volume.path))
     }
 
     /// Writes the mark that precedes a patch. The protection of a used PV does not wait for a mark that cannot be
     /// written; the next pass tries again.
-    pub(super) async fn mark(&self, patch: &mut Patch, facts: &PassFacts) -> Result<(), ApiError> {
+    pub(super) async fn mark(&self, patch: &mut Patch) -> Result<(), ApiError> {
         let Some(write) = patch.mark.take() else {
             return Ok(());
         };
@@ -53,7 +42,7 @@ impl Actor {
         if records_root || before.is_free() {
             self.ensure_current(&patch.pv).await?;
         }
-        let Err(why) = self.write_mark(&write, facts).await else {
+        let Err(why) = self.write_mark(&write).await else {
             return Ok(());
         };
         // With it, a missing mark would be a mismatch.
@@ -79,27 +68,24 @@ impl Actor {
     }
 
     /// Writes a mark without a change of a PV.
-    pub(super) fn write_mark_only(&self, write: MarkWrite, facts: PassFacts) {
+    pub(super) fn write_mark_only(&self, write: MarkWrite) {
         let guard = self.enter(write.volume.path.as_str(), None);
         let this = self.clone();
-        let work = async move {
-            let written = this.write_mark(&write, &facts).await;
-            written.map_err(ApiError::Failed)
-        };
-        self.write(guard, work, |is_ok| is_ok);
+        self.write(guard, async move {
+            let written = this.write_mark(&write).await;
+            written.map(|()| true).map_err(ApiError::Failed)
+        });
     }
 
     /// Reads the PVs that a mark may name. One that exists is in the cache afterwards.
-    pub(super) fn search(&self, search: PvSearch, expectations: &Expectations) {
-        let guard = self.enter(search.path.as_str(), None);
-        let (this, now) = (self.clone(), expectations.clone());
-        let work = async move {
+    pub(super) fn search(&self, search: PvSearch) {
+        let (this, guard) = (self.clone(), self.enter(search.path.as_str(), None));
+        self.write(guard, async move {
             for name in &search.names {
-                this.find(name, &search.path, &now).await?;
+                this.find(name, &search.path).await?;
             }
             this.context.table.facts().record_searched(search.mark);
-            Ok(())
-        };
-        self.write(guard, work, |is_ok| is_ok);
+            Ok(true)
+        });
     }
 }

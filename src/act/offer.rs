@@ -9,99 +9,59 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-use tracing::Instrument;
-
-use super::Actor;
-use super::owners::PassOwners;
-use crate::cache::Expectations;
-use crate::cleanup::{Obstacle, PassFacts, path_owner};
+use super::Pass;
+use crate::cleanup::{Obstacle, path_owner};
 use crate::inventory::Skip;
 use crate::plan::PvDraft;
 use crate::retry;
 use crate::types::{HostPath, SkipReason, VolumeMode};
 
-impl Actor {
+impl Pass {
     /// Creates a PV if its volume passes the inspection.
-    pub(super) fn offer(
-        &self,
-        draft: Box<PvDraft>,
-        facts: PassFacts,
-        owners: PassOwners,
-        expectations: Expectations,
-        pass: Instant,
-    ) {
-        let Some(guard) = self.enter(&draft.name, Some(&draft)) else {
-            return;
-        };
-        let (this, generation) = (self.clone(), self.generation());
-        let offer = async move {
+    pub(super) fn offer(&self, draft: Box<PvDraft>) {
+        let (this, guard) = (self.clone(), self.enter(&draft.name, Some(&draft)));
+        self.run(guard, async move {
             // Without a write permit: an unresponsive disk would hold it forever.
-            let refusal = this.inspect(&draft, &facts).await;
-            let is_new = refusal.map(|(skip, pause)| this.refuse(&draft, skip, pause));
-            let is_current = this.generation() == generation;
-            match is_new {
-                None if is_current => {
-                    let (actor, now) = (this.clone(), expectations.clone());
-                    let work =
-                        async move { actor.create(&draft, &owners, &now, &facts, pass).await };
-                    // The PV is ours, or an unlabelled one.
-                    this.write(Some(guard), work, |is_ok| is_ok);
+            match this.inspect(&draft).await {
+                // The PV is ours, or an unlabelled one.
+                Ok(()) => {
+                    let work = Box::pin(async { this.create(&draft).await.map(|()| true) });
+                    this.permitted(work).await
                 }
-                // It is reported already.
-                Some(false) if is_current => {}
-                _ => {
-                    drop(guard);
-                    this.context.wake.notify_one();
-                }
+                // One that is not new is reported already.
+                Err((skip, pause)) => Ok(this.refuse(&draft, skip, pause) || !this.is_current()),
             }
-        };
-        tokio::spawn(offer.in_current_span());
+        });
     }
 
     /// Records that a draft's volume must not be offered for this time. Returns whether the reason is new.
     pub(super) fn refuse(&self, draft: &PvDraft, skip: Skip, pause: Duration) -> bool {
-        let now = self.context.table.now();
-        let mut ledger = self.context.table.facts();
-        ledger
-            .refusals
-            .record(&draft.volume, skip, now + pause, now)
+        let (now, mut ledger) = (self.context.table.now(), self.context.table.facts());
+        ledger.refusals.record(&draft.volume, skip, pause, now)
     }
 
-    /// Why the volume must not be offered, and for how long. The inventory may be some seconds old, so it is identified
-    /// again.
-    async fn inspect(&self, draft: &PvDraft, facts: &PassFacts) -> Option<(Skip, Duration)> {
+    /// Fails with why the volume must not be offered, and for how long. The inventory may be some seconds old, so it is
+    /// identified again.
+    async fn inspect(&self, draft: &PvDraft) -> Result<(), (Skip, Duration)> {
         let (path, planned) = (&draft.volume.path, &draft.volume.candidate);
-        let kind = planned.kind;
-        let inspected = {
-            let _permit = self.inspection_permits.acquire().await;
-            let owner = path_owner(&self.context, path, &planned.footprint, "", facts).await;
-            if let Some(owner) = match owner {
-                Ok(owner) => owner,
-                Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),
-            } {
-                let detail = format!("{path}: {owner}; delete the wrong one of the two");
-                let skip = Skip::new(SkipReason::PathClaimedByOtherPV, detail);
-                return Some((skip, retry::OWNED_PATH));
-            }
-            self.context.host.inspect(draft, facts).await
-        };
-        let footprint = match inspected {
-            Ok(it)
-                if it.identity.text == planned.identity.text
-                    && it.footprint == planned.footprint =>
-            {
-                it.footprint
-            }
-            Ok(_) => {
-                let detail = format!("{path} leads to another volume than at the last scan");
-                return Some((Skip::new(SkipReason::Unreadable, detail), retry::INSPECTION));
-            }
-            Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),
-        };
-        let unused = facts.ensure_no_host_path(&self.context, path, &footprint);
-        let obstacle = unused.await.err()?;
-        Some((skip(path, kind, &obstacle), retry::POD))
+        let refused = |pause| move |it: Obstacle| (skip(path, planned.kind, &it), pause);
+        let permit = self.inspection_permits.acquire().await;
+        let owner = path_owner(&self.context, path, &planned.footprint, "", &self.facts).await;
+        if let Some(owner) = owner.map_err(refused(retry::INSPECTION))? {
+            let detail = format!("{path}: {owner}; delete the wrong one of the two");
+            let skip = Skip::new(SkipReason::PathClaimedByOtherPV, detail);
+            return Err((skip, retry::OWNED_PATH));
+        }
+        let found = self.context.host.inspect(draft, &self.facts).await;
+        let found = found.map_err(refused(retry::INSPECTION))?;
+        drop(permit);
+        if found.identity.text != planned.identity.text || found.footprint != planned.footprint {
+            let detail = format!("{path} leads to another volume than at the last scan");
+            return Err((Skip::new(SkipReason::Unreadable, detail), retry::INSPECTION));
+        }
+        let facts = &self.facts;
+        let unused = facts.ensure_no_host_path(&self.context, path, &found.footprint);
+        unused.await.map_err(refused(retry::POD))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use super::Actor;
+use super::Pass;
 use crate::cluster::ApiError;
 use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
 
@@ -40,18 +40,17 @@ fn query(draft: &PvDraft) -> Option<OwnerQuery> {
     Some(OwnerQuery::new("", identity, candidate.capacity))
 }
 
-impl Actor {
+impl Pass {
     /// The PVs of a volume that the watch does not show, if there are any.
     pub(super) async fn offered_elsewhere(
         &self,
         draft: &PvDraft,
-        owners: &PassOwners,
     ) -> Result<Option<OtherPvs>, ApiError> {
         let Some(query) = query(draft) else {
             return Ok(None);
         };
-        let list = || self.list_owners(&owners.queries);
-        let found = owners.found.get_or_try_init(list).await?;
+        let list = || self.list_owners(&self.owners.queries);
+        let found = self.owners.found.get_or_try_init(list).await?;
         let others = found.get(&query.identity.hash);
         Ok(others.filter(|it| !it.is_empty()).cloned())
     }
@@ -59,7 +58,7 @@ impl Actor {
     /// Lists the PVs of other nodes with the identities of these PVs of ours.
     pub(super) fn find_owners(&self, queries: Vec<OwnerQuery>) {
         let (this, guard) = (self.clone(), self.enter(OWNER_LIST, None));
-        let work = async move {
+        self.write(guard, async move {
             let found = this.list_owners(&queries).await?;
             let (mut ledger, now) = (this.context.table.facts(), this.context.table.now());
             for query in &queries {
@@ -67,9 +66,8 @@ impl Actor {
                     ledger.record_others(query, others, now);
                 }
             }
-            Ok(())
-        };
-        self.write(guard, work, |is_ok| is_ok);
+            Ok(true)
+        });
     }
 
     pub(super) async fn list_owners(&self, queries: &[OwnerQuery]) -> Result<Found, ApiError> {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Actor;
-use crate::cache::Expectations;
+use super::Pass;
 use crate::cluster::{ApiError, PodView};
 use crate::inventory::{Skip, Volume};
 use crate::names::{TAINT_OUT_OF_SERVICE, nodes_of_provisioner};
@@ -14,71 +13,50 @@ use crate::retry;
 use crate::types::SkipReason;
 use crate::view::{NodeView, PvView};
 
-/// Why a volume is not offered whose PV is of another node.
-pub(super) struct Waits {
-    pub skip: Skip,
-    /// Until this is checked again.
-    pub pause: Duration,
-    /// The PV, once it is known to be that of the volume.
-    pv: Option<PvView>,
-}
-
 /// What the events of a takeover are about.
 fn pv_and_claim(pv: &PvView) -> impl Iterator<Item = About> {
     let claim = pv.claim.clone().map(About::Claim);
     [About::from(pv)].into_iter().chain(claim)
 }
 
-impl Actor {
+impl Pass {
     /// Looks for the PV that the mark of a volume names, among those of other nodes.
-    pub(super) fn find_former(&self, volume: Arc<Volume>, expectations: &Expectations) {
-        let guard = self.enter(volume.path.as_str(), None);
-        let (this, known) = (self.clone(), expectations.clone());
-        let work = async move {
+    pub(super) fn find_former(&self, volume: Arc<Volume>) {
+        let (this, guard) = (self.clone(), self.enter(volume.path.as_str(), None));
+        self.write(guard, async move {
             let Some(identity) = world_unique(&volume) else {
-                return Ok(());
+                return Ok(true);
             };
             let query = OwnerQuery::new("", identity, volume.candidate.capacity);
             let found = this.list_owners(&[query]).await?;
             let others = found.get(&identity.hash).cloned().unwrap_or_default();
-            let waits = this.take_over(&others, &volume, &known).await?;
-            let now = this.context.table.now();
-            let record = |skip, pause| {
-                let mut ledger = this.context.table.facts();
-                ledger.moved.record(&volume, skip, now + pause, now)
+            let wait = |skip, pause| {
+                let (now, mut ledger) = (this.context.table.now(), this.context.table.facts());
+                ledger.moved.record(&volume, skip, pause, now)
             };
-            match waits {
-                Some(it) if record(it.skip.clone(), it.pause) => this.report_waits(&it),
+            if others.is_empty() {
                 // Any other reason than that of a volume that waits.
-                None if others.is_empty() => drop(record(
+                wait(
                     Skip::new(SkipReason::Dirty, String::new()),
                     retry::OWNED_DISK,
-                )),
-                _ => {}
+                );
+            } else {
+                this.take_over(&others, &volume, wait).await?;
             }
-            Ok(())
-        };
-        self.write(guard, work, |is_ok| is_ok);
+            Ok(true)
+        });
     }
 
-    /// Tells of a claim that waits until its PV is taken over.
-    pub(super) fn report_waits(&self, waits: &Waits) {
-        let Some(pv) = &waits.pv else { return };
-        for about in pv_and_claim(pv) {
-            let (reporter, text) = (&self.context.reporter, &waits.skip.detail);
-            reporter.warning(&about, reasons::VOLUME_UNVERIFIED, "TakeOver", text);
-        }
-    }
-
-    /// Takes the PV of another node over. `None`: it is one of this node now, or there is none.
+    /// Takes the PV of another node over, unless it is one of this node now. If that is not possible, `wait` records why and
+    /// until when, and returns whether the reason is new.
     pub(super) async fn take_over(
         &self,
         others: &OtherPvs,
         volume: &Volume,
-        expectations: &Expectations,
-    ) -> Result<Option<Waits>, ApiError> {
+        wait: impl Fn(Skip, Duration) -> bool,
+    ) -> Result<(), ApiError> {
         for pv in &others.here {
-            expectations.expect(pv.clone());
+            self.expectations.expect(pv.clone());
         }
         let owner = match (&others.owners[..], world_unique(volume)) {
             ([owner], Some(_)) if others.here.is_empty() => owner,
@@ -89,11 +67,10 @@ impl Actor {
                 } else {
                     retry::OWNED_DISK
                 };
-                let waits = |skip| {
-                    let pv = None;
-                    Waits { skip, pause, pv }
-                };
-                return Ok(others.skip(&volume.path).map(waits));
+                if let Some(skip) = others.skip(&volume.path) {
+                    wait(skip, pause);
+                }
+                return Ok(());
             }
         };
         let cluster = &self.context.cluster;
@@ -105,19 +82,23 @@ impl Actor {
         let Some(pv) = found.filter(|pv| pv.uid == owner.uid) else {
             return Err(ApiError::Conflict);
         };
-        let until = |pause, why: &str, is_told: bool| Waits {
-            skip: waits(&pv, volume, why),
-            pause,
-            pv: is_told.then(|| pv.clone()),
-        };
         if let Err(why) = is_takeable(&settings, &node, &pv, volume) {
             // The disk may be attached to both nodes, and all may be well there.
-            return Ok(Some(until(retry::OWNED_DISK, &why, false)));
+            wait(waits(&pv, volume, &why), retry::OWNED_DISK);
+            return Ok(());
         }
         let former = self.former_node(&pv, &node).await?;
         if let Err(why) = is_fenced(&node, &pv, volume, &former) {
+            let skip = waits(&pv, volume, &why);
+            let text = skip.detail.clone();
             // While a pod of it is left, its claim does not wait for anything.
-            return Ok(Some(until(retry::TAKEOVER, &why, former.pod.is_none())));
+            if wait(skip, retry::TAKEOVER) && former.pod.is_none() {
+                for about in pv_and_claim(&pv) {
+                    let reporter = &self.context.reporter;
+                    reporter.warning(&about, reasons::VOLUME_UNVERIFIED, "TakeOver", &text);
+                }
+            }
+            return Ok(());
         }
         self.ensure_node_is(&node.uid).await?;
         let metadata = taken_over(&settings, &node, &pv, volume);
@@ -133,8 +114,8 @@ impl Actor {
             let reporter = &self.context.reporter;
             reporter.normal(&about, reasons::VOLUME_ADOPTED, "TakeOver", &text);
         }
-        expectations.expect(taken);
-        Ok(None)
+        self.expectations.expect(taken);
+        Ok(())
     }
 
     /// Reads what is known of the node of a PV, and of the Pods that may use its disk there.

@@ -10,38 +10,20 @@ use super::Args;
 /// The file name by which kubectl finds the program as a plugin.
 const PLUGIN: &str = "kubectl-local_volume";
 
-/// The flags of klog, and those of the Go node cleanup controller for what this program does otherwise; and whether
-/// each requires a value. They are accepted and ignored.
-const IGNORED_FLAGS: [(&str, bool); 19] = [
-    ("add-dir-header", false),
-    ("alsologtostderr", false),
-    ("legacy-stderr-threshold-behavior", false),
-    ("log-backtrace-at", true),
-    ("log-dir", true),
-    ("log-file", true),
-    ("log-file-max-size", true),
-    ("log-flush-frequency", true),
-    ("logtostderr", false),
-    ("one-output", false),
-    ("skip-headers", false),
-    ("skip-log-headers", false),
-    ("stderrthreshold", true),
-    ("vmodule", true),
-    ("leader-elect", false),
-    ("leader-elect-lease-name", true),
-    ("leader-elect-lease-namespace", true),
-    ("resync", true),
-    ("worker-threads", true),
-];
+/// The flags of klog, and those of the Go node cleanup controller for what this program does otherwise. They are accepted
+/// and ignored. An option requires a value.
+const IGNORED_SWITCHES: &str = "add-dir-header alsologtostderr legacy-stderr-threshold-behavior logtostderr one-output skip-headers skip-log-headers leader-elect";
+const IGNORED_OPTIONS: &str = "log-backtrace-at log-dir log-file log-file-max-size log-flush-frequency stderrthreshold vmodule leader-elect-lease-name leader-elect-lease-namespace resync worker-threads";
 
 /// The program's command line.
 pub fn program() -> Command {
-    Args::command().args(IGNORED_FLAGS.map(|(name, requires_value)| {
+    let switches = IGNORED_SWITCHES.split(' ').map(|name| (name, 0));
+    let options = IGNORED_OPTIONS.split(' ').map(|name| (name, 1));
+    Args::command().args(switches.chain(options).map(|(name, least)| {
         let flag = Arg::new(name).long(name).global(true);
         let flag = flag.help("Ignored").hide(true);
         // A switch takes its value only after an equals sign.
-        let values = usize::from(requires_value)..=1;
-        flag.num_args(values).require_equals(!requires_value)
+        flag.num_args(least..=1).require_equals(least == 0)
     }))
 }
 

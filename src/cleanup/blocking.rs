@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Span;
 
 use crate::wipe::error::WipeError;
@@ -64,6 +64,19 @@ pub(crate) async fn open_when_free<T: Send + 'static>(
             return Err(io::Error::other(WipeError::Cancelled).into());
         }
     }
+}
+
+/// Abandons an operation that hangs.
+///
+/// # Errors
+/// [`Obstacle::Unknown`] when it takes longer than `limit`.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    what: &str,
+    operation: impl Future<Output = Result<T, Obstacle>>,
+) -> Result<T, Obstacle> {
+    let silent = |_| Obstacle::Unknown(format!("{what} did not answer for {limit:?}"));
+    timeout(limit, operation).await.map_err(silent)?
 }
 
 #[cfg(test)]

@@ -41,14 +41,14 @@ pub(crate) async fn external(
     let device = reopen(path, progress).await;
     let device = device.map_err(|obstacle| {
         let message = format!("after the cleaner ended: {obstacle}");
-        Failure::new(reasons::VOLUME_FAILED_DELETE, message)
+        Failure::new(message)
     })?;
     let (marker, words, progress) = (marker.clone(), words.join(" "), progress.clone());
     blocking(true, move || {
         let Marker { path, identity, .. } = marker;
         let after = identity::of_device(&device, path.as_path(), &Sysfs::default())?;
         if (device.number(), device.size()) != (number, size) || after.text != identity.text {
-            return Err(Failure::new(
+            return Err(Failure::with_reason(
                 reasons::VOLUME_IDENTITY_MISMATCH,
                 format!(
                     "while {words:?} ran, another device took the place of {:?} at {path}: {:?}; check both devices",

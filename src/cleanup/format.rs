@@ -26,7 +26,7 @@ use crate::host::mounts::{DeviceNumber, MountTable};
 use crate::host::sysfs::{DeviceFacts, Sysfs};
 use crate::host::with_path;
 use crate::inventory::made_on;
-use crate::plan::{DiskOrder, Intake, reasons};
+use crate::plan::{DiskOrder, Intake};
 use crate::types::{FsType, MountPath, VolumeMode};
 use crate::wipe::device::Disk;
 use crate::wipe::progress::Progress;
@@ -76,7 +76,7 @@ pub(super) async fn take_in(disk: OpenVolume, order: &DiskOrder) -> Result<(), F
     };
     let prepare = move || {
         let target = Target::new(&device, lock, marker, mark, rule, entry)?;
-        let found = made_on(&device, &Sysfs::default()).map_err(failed)?;
+        let found = made_on(&device, &Sysfs::default()).map_err(Failure::new)?;
         Ok((Arc::new(target), device, found))
     };
     let (target, device, found) = blocking(false, prepare).await?;
@@ -126,7 +126,7 @@ pub(super) async fn reformat(
         let entry = of_volume.path.clone();
         let target = Target::new(&device, disk_lock, of_disk, of_disk_mark, rule, entry)?;
         if target.number != root.mount().device {
-            return Err(failed(format!("{} is another disk now", target.node)));
+            return Err(Failure::new(format!("{} is another disk now", target.node)));
         }
         of_volume.keep(&lock, &mark)?;
         // After a crash, the disk is mounted again.
@@ -154,7 +154,7 @@ pub(super) async fn reformat(
     let lock = move || {
         let root = FsRoot::open(path.as_path(), &MountTable::read()?)?;
         if identity::of_filesystem(&root, &Sysfs::default())? != identity {
-            return Err(failed(format!("{path} has another filesystem now")));
+            return Err(Failure::new(format!("{path} has another filesystem now")));
         }
         Ok(VolumeLock::acquire(
             root.as_fd(),
@@ -165,18 +165,14 @@ pub(super) async fn reformat(
     blocking(false, lock).await
 }
 
-fn failed(why: impl Into<String>) -> Failure {
-    Failure::new(reasons::VOLUME_FAILED_DELETE, why)
-}
-
 /// The device node of a disk.
 fn node_of(facts: &DeviceFacts, sysfs: &Sysfs) -> Result<MountPath, Failure> {
     let node = sysfs.node(facts).display().to_string();
-    node.parse().map_err(|why: &str| failed(why))
+    node.parse().map_err(|why: &str| Failure::new(why))
 }
 
 fn not_a_disk() -> Failure {
-    failed("it is no disk with a filesystem of its class; this is a bug")
+    Failure::new("it is no disk with a filesystem of its class; this is a bug")
 }
 
 impl Target {
@@ -252,7 +248,7 @@ impl Target {
                 Some((made, uuid)) if made == fs_type && uuid == this.uuid => {
                     this.write_mark(MarkState::Pending)
                 }
-                found => Err(failed(format!(
+                found => Err(Failure::new(format!(
                     "{} has made no filesystem: {found:?}",
                     fs_type.mkfs()
                 ))),
@@ -274,10 +270,10 @@ impl Target {
             }
             if MountTable::read()?.at(&fs::canonicalize(path)?).is_some() {
                 let text = format!("something is mounted on {entry}; unmount it");
-                return Err(failed(text));
+                return Err(Failure::new(text));
             }
             if fs::read_dir(path)?.next().is_some() {
-                return Err(failed(format!(
+                return Err(Failure::new(format!(
                     "{entry} has files that the mount would hide; empty it"
                 )));
             }
@@ -286,11 +282,11 @@ impl Target {
             let builder = Mount::builder().fstype(FilesystemType::from(fs_type.as_str()));
             let mounted = builder.flags(flags).data(&data).mount(node.as_path(), path);
             mounted.map_err(|error| {
-                failed(format!("{node} cannot be mounted on {entry} ({error}): see mountOptions, and the kernel log; if it is damaged, its PV Terminating and its data not needed, zero the disk (blkdiscard, or dd if=/dev/zero), and it is made again"))
+                Failure::new(format!("{node} cannot be mounted on {entry} ({error}): see mountOptions, and the kernel log; if it is damaged, its PV Terminating and its data not needed, zero the disk (blkdiscard, or dd if=/dev/zero), and it is made again"))
             })?;
             let root = FsRoot::open(path, &MountTable::read()?)?;
             if root.mount().device != this.number {
-                return Err(failed(format!(
+                return Err(Failure::new(format!(
                     "{node} became another disk, which is mounted on {entry}; unmount it"
                 )));
             }
@@ -310,7 +306,7 @@ impl Target {
                 Ok(()) => return Ok(()),
                 Err(error) if attempt == UNMOUNT_ATTEMPTS => {
                     let entry = &self.entry;
-                    return Err(failed(format!(
+                    return Err(Failure::new(format!(
                         "{entry} cannot be unmounted ({error}); see what has it open: fuser --verbose --mount {entry}"
                     )));
                 }
@@ -323,11 +319,11 @@ impl Target {
     /// Opens the disk, which has no other user: no mount in another mount namespace, either.
     async fn open_alone(&self, progress: &Progress) -> Result<Device, Failure> {
         let opened = reopen(&self.node, progress).await;
-        let device = opened.map_err(|obstacle| failed(obstacle.to_string()))?;
+        let device = opened.map_err(|obstacle| Failure::new(obstacle.to_string()))?;
         if device.number() == self.number {
             return Ok(device);
         }
-        Err(failed(format!("{} is another disk now", self.node)))
+        Err(Failure::new(format!("{} is another disk now", self.node)))
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::TryFutureExt;
 use kube::api::ListParams;
 
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
@@ -20,8 +21,9 @@ use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
+use super::blocking::within;
 use super::pods::{ensure_no_host_path, node_pods, paths_of, seen};
-use super::{BoxedVolume, CleanupContext, Failure, PassFacts, Stop, mark, path_owner};
+use super::{BoxedVolume, CleanupContext, Failure, Obstacle, PassFacts, Stop, mark, path_owner};
 
 pub(super) use orphan::gate_orphan;
 
@@ -87,13 +89,7 @@ fn judge(
     let volume = Arc::new(Volume::new(class, entry, candidate.clone()));
     let location = PvLocation::Volume(&volume);
     may_clean(pv, &state.settings, &state.node, &location, &state.occupied)
-        .map_err(|refusal| Failure::new(refusal.reason, refusal.message).into())
-}
-
-/// Abandons a check that hangs.
-async fn with_timeout<T>(what: &str, check: impl Future<Output = T>) -> Result<T, Stop> {
-    let checked = tokio::time::timeout(TIMEOUT, check).await;
-    checked.map_err(|_| failed(format!("{what} did not answer for {TIMEOUT:?}")))
+        .map_err(|refusal| Failure::with_reason(refusal.reason, refusal.message).into())
 }
 
 async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView, Stop> {
@@ -152,7 +148,7 @@ async fn ensure_no_other_pv(
                 "PV {name} for hostname {:?} names the same path; cleaning {path} would destroy its data, so nothing was touched; delete the wrong one of the two",
                 other.hostnames.first().map_or("", String::as_str)
             );
-            return Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into());
+            return Err(Failure::with_reason(reasons::VOLUME_DUPLICATE, message).into());
         }
     }
     Ok(())
@@ -173,7 +169,7 @@ async fn ensure_path_has_no_owner(
     let message = format!(
         "{owner}; cleaning {path} would destroy its data, so nothing was touched; delete the wrong one of the two"
     );
-    Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into())
+    Err(Failure::with_reason(reasons::VOLUME_DUPLICATE, message).into())
 }
 
 /// Fails while the claim of a released PV exists, or another one of its name is bound to the PV: its `claimRef` may have
@@ -249,8 +245,9 @@ async fn ensure_kubelet_unmounted(
     order: &CleanOrder,
 ) -> Result<bool, Stop> {
     let what = "the kubelet's directory";
-    let uses = with_timeout(what, context.host.kubelet_uses(pv)).await?;
-    let uses = uses.map_err(|error| failed(format!("{what} cannot be read: {error}")))?;
+    let unreadable = |error| Obstacle::Unknown(format!("{what} cannot be read: {error}"));
+    let uses = context.host.kubelet_uses(pv).map_err(unreadable);
+    let uses = within(TIMEOUT, what, uses).await?;
     if let Some(path) = uses.paths.first() {
         let by = format!("the kubelet still has it: {}", path.display());
         return in_use(by, retry::LONG_USE);
@@ -283,7 +280,7 @@ async fn open(
         )));
     }
     let facts = PassFacts::new(context.state.borrow().settings.config.clone());
-    let opened = with_timeout("the disk", context.host.open(order, &facts)).await??;
+    let opened = within(TIMEOUT, "the disk", context.host.open(order, &facts)).await?;
     let paths = context.host.follow(paths_of(pods), &facts).await?;
     let footprint = &opened.candidate().footprint;
     ensure_no_host_path(pods, &paths, &order.volume.path, footprint)?;
@@ -303,7 +300,7 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
             },
             ApiError::Forbidden { .. } => {
                 let text = format!("{by}; {REMEDY}, then cleaning starts automatically");
-                Failure::new(reasons::PERMISSION_MISSING, text).into()
+                Failure::with_reason(reasons::PERMISSION_MISSING, text).into()
             }
             ApiError::Invalid(_) | ApiError::Bug(_) => failed(by),
         }
@@ -327,7 +324,7 @@ fn in_use<T>(by: String, notify_after: Duration) -> Result<T, Stop> {
 }
 
 fn failed(message: String) -> Stop {
-    Failure::new(reasons::VOLUME_FAILED_DELETE, message).into()
+    Failure::new(message).into()
 }
 
 #[cfg(test)]

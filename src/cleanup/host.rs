@@ -11,7 +11,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use crate::cluster::PodView;
 use crate::config::{Class, Config};
@@ -26,7 +25,7 @@ use crate::plan::{CleanOrder, DiskOrder, Intake, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
-use super::blocking::on_thread;
+use super::blocking::{on_thread, within};
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::intake;
@@ -319,12 +318,7 @@ impl Host for LocalHost {
             };
             on_thread(follow).await
         };
-        let limited = async {
-            let followed = timeout(gate::TIMEOUT, follow).await;
-            let hangs = |_| format!("a path of the host did not answer for {:?}", gate::TIMEOUT);
-            followed.map_err(hangs).map_err(Obstacle::Unknown)?
-        };
-        limited.boxed()
+        within(gate::TIMEOUT, "a path of the host", follow).boxed()
     }
 
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {

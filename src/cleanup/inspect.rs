@@ -21,7 +21,6 @@ use crate::host::sysfs::DeviceFacts;
 use crate::host::system::{Dir, SystemStorage};
 use crate::host::users::{device_user, loop_in};
 use crate::host::{Machine, with_path};
-use crate::plan::reasons;
 use crate::retry;
 use crate::types::MountPath;
 
@@ -101,7 +100,7 @@ impl From<Obstacle> for Stop {
             }
         };
         let message = format!("{by}{remedy}");
-        Self::Failed(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+        Self::Failed(Failure::new(message))
     }
 }
 

@@ -83,13 +83,10 @@ pub(super) async fn create(
     let created = context.cluster.create_job(&source.namespace, &job).await;
     drop(lock);
     created.map_err(|error| match error {
-        ApiError::NotFound => Failure::new(
-            reasons::VOLUME_FAILED_DELETE,
-            format!(
-                "the namespace {} of cleaning Jobs does not exist",
-                source.namespace
-            ),
-        )
+        ApiError::NotFound => Failure::new(format!(
+            "the namespace {} of cleaning Jobs does not exist",
+            source.namespace
+        ))
         .into(),
         error => write("creating the cleaning Job")(error),
     })?;
@@ -128,7 +125,7 @@ pub(super) async fn check_result(
         "Job {shown} succeeded, but the device is not clean: {}",
         failure.message
     );
-    Err(Failure::new(failure.reason, text))
+    Err(Failure::with_reason(failure.reason, text))
 }
 
 fn is_same_device(commit: &Commit, job: &JobView) -> Result<(), Failure> {
@@ -140,7 +137,7 @@ fn is_same_device(commit: &Commit, job: &JobView) -> Result<(), Failure> {
         "the Job was created for {of_job:?}, but the device is {:?}",
         commit.identity()
     );
-    Err(Failure::new(reasons::VOLUME_FAILED_DELETE, text))
+    Err(Failure::new(text))
 }
 
 /// Checks that a device is as clean as its method requires, and returns whether a quick reset left data. Reads samples,

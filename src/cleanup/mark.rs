@@ -86,8 +86,7 @@ impl Marker {
             }
             if self.kind == VolumeMode::Filesystem {
                 let usable = check_usable(lock.as_fd(), mark.root.as_ref());
-                usable
-                    .map_err(|why| Failure::new(reasons::VOLUME_FAILED_DELETE, why.to_string()))?;
+                usable.map_err(|why| Failure::new(why.to_string()))?;
             }
             crash_point("mark-free");
             self.write(&lock, &mark)?;
@@ -205,7 +204,7 @@ pub(super) fn judge(
     };
     match agreement(pv, cluster, candidate, context.cluster.now()) {
         Agreement::Agrees | Agreement::Lags(_) => Ok(()),
-        Agreement::Mismatch(why) => Err(Failure::new(reasons::VOLUME_MARK_MISMATCH, why)),
+        Agreement::Mismatch(why) => Err(Failure::with_reason(reasons::VOLUME_MARK_MISMATCH, why)),
     }
 }
 

@@ -103,7 +103,7 @@ impl CleanupContext {
         };
         let failed = |why| {
             let message = format!("its link cannot be removed: {why}");
-            Failure::new(reasons::VOLUME_FAILED_DELETE, message).into()
+            Failure::new(message).into()
         };
         self.host.unlink(token).map_err(failed)
     }
@@ -145,12 +145,15 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure.
-    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-        }
+    /// A failure of a cleanup.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::with_reason(reasons::VOLUME_FAILED_DELETE, message)
+    }
+
+    /// A failure that has a reason of its own.
+    pub fn with_reason(reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { reason, message }
     }
 }
 
@@ -163,6 +166,6 @@ impl From<Failure> for Stop {
 /// An error of a cleaner.
 impl<E: Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::new(reasons::VOLUME_FAILED_DELETE, chain(&error))
+        Self::new(chain(&error))
     }
 }

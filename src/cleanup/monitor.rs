@@ -7,7 +7,7 @@ use prometheus::Counter;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::duration;
-use crate::plan::{CleanOrder, reasons};
+use crate::plan::CleanOrder;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
 
@@ -82,7 +82,7 @@ async fn limited<T>(
         duration::format(limit),
         progress.pace(begun.elapsed())
     );
-    Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+    Err(Failure::new(message))
 }
 
 /// Waits for the limit, without the time in which the cleaner is suspended.
@@ -147,7 +147,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(20);
 
     fn failure(message: &str) -> Failure {
-        Failure::new(reasons::VOLUME_FAILED_DELETE, message)
+        Failure::new(message)
     }
 
     #[tokio::test]

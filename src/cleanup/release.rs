@@ -53,7 +53,7 @@ impl Wiped {
         if error.is_retriable() {
             return Err(Stop::Changed(message));
         }
-        Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message).into())
+        Err(Failure::new(message).into())
     }
 
     async fn remove_finalizer(&self, context: &CleanupContext) -> Result<bool, ApiError> {

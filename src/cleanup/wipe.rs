@@ -12,7 +12,6 @@ use crate::host::filesystem::FsRoot;
 use crate::host::mark::{Mark, MarkError, MarkOnDisk, MarkState};
 use crate::host::mounts::{Mount, MountTable};
 use crate::inventory::Candidate;
-use crate::plan::reasons;
 use crate::wipe::device::{Disk, WipeOutcome};
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
@@ -50,7 +49,7 @@ impl LockedVolume for OpenVolume {
             let written = timeout(PROBE_TIMEOUT, blocking(false, work)).await;
             written.unwrap_or_else(|_| {
                 let message = "writing the mark to the disk or the state directory timed out";
-                Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+                Err(Failure::new(message))
             })
         };
         write.boxed()
@@ -75,17 +74,14 @@ impl LockedVolume for OpenVolume {
             }
             Opened::Filesystem(_) => {
                 let message = "a Job cleans only devices; this is a bug";
-                Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message))
+                Err(Failure::new(message))
             }
         };
         let verify = async move {
             let (data_left, lock) = blocking(true, check).await?;
             let mark = commit.mark.clone();
-            let lock = this.marker.free(mark, &commit.order.method, lock).await?;
-            Ok(CleanVolume {
-                data_left,
-                lock: Box::new(lock),
-            })
+            let lock = Box::new(this.marker.free(mark, &commit.order.method, lock).await?);
+            Ok(CleanVolume { data_left, lock })
         };
         verify.boxed()
     }
@@ -129,11 +125,9 @@ impl OpenVolume {
         if let Some(outcome) = outcome {
             tracing::info!("{}", outcome.as_str());
         }
-        let lock = marker.free(mark, method, lock).await?;
-        Ok(CleanVolume {
-            data_left: outcome == Some(WipeOutcome::SignaturesOnly),
-            lock: Box::new(lock),
-        })
+        let lock = Box::new(marker.free(mark, method, lock).await?);
+        let data_left = outcome == Some(WipeOutcome::SignaturesOnly);
+        Ok(CleanVolume { data_left, lock })
     }
 
     /// Makes the filesystem again, and writes the mark as free.
@@ -144,14 +138,12 @@ impl OpenVolume {
             (self.volume, rule, mark.clone())
         else {
             let message = "a filesystem is made again only with a mark; set STATE_DIRECTORY to a mounted host directory";
-            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+            return Err(Failure::new(message));
         };
         let lock = format::reformat(root, self.lock, &self.marker, rule, of_disk, progress).await?;
-        let lock = self.marker.free(mark, &order.method, lock).await?;
-        Ok(CleanVolume {
-            data_left: false,
-            lock: Box::new(lock),
-        })
+        let lock = Box::new(self.marker.free(mark, &order.method, lock).await?);
+        let data_left = false;
+        Ok(CleanVolume { data_left, lock })
     }
 }
 
@@ -175,7 +167,7 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> 
                 "the volume is empty, but trimming its filesystem failed ({errno}), so its disk may be broken: see the \
                  kernel log; to clean without trim, set trim of its class to false"
             );
-            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+            return Err(Failure::new(message));
         }
         Trim::Failed(errno) => {
             tracing::warn!(
@@ -218,7 +210,7 @@ fn reset(device: &Device, method: &Method, progress: &Progress) -> Result<WipeOu
         Method::Discard => disk.discard().and_then(zeroed)?,
         Method::DeleteContents | Method::Reformat | Method::Command(_) => {
             let message = format!("{method} does not clean devices");
-            return Err(Failure::new(reasons::VOLUME_FAILED_DELETE, message));
+            return Err(Failure::new(message));
         }
     };
     crash_point("verify");

@@ -7,8 +7,7 @@ use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
-    HostPathVolumeSource, LocalVolumeSource, PersistentVolume, PersistentVolumeClaimVolumeSource,
-    Pod as FullPod,
+    HostPathVolumeSource, PersistentVolumeClaimVolumeSource, Pod as FullPod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
@@ -20,7 +19,7 @@ use super::pvs::PVS;
 use super::retries::POD_STATUS;
 use super::{ApiError, Cluster, only};
 use crate::names::LABEL_JOB_PV_UID;
-use crate::view::{ClaimRef, Partial};
+use crate::view::{ClaimRef, Partial, PersistentVolume};
 
 /// The environment variable that only provisioners have, ours and the Go program.
 pub(crate) const JOB_IMAGE_VARIABLE: &str = "JOB_CONTAINER_IMAGE";
@@ -58,16 +57,6 @@ struct Volume {
 
 /// The paths of PVs by the UID of a Pod and the name of its claim, whose binding does not change while the Pod runs.
 pub(super) type ClaimedPaths = BTreeMap<(String, String), Option<PathBuf>>;
-
-/// A PV, as far as it has a path of a node.
-type PvSource = Partial<PersistentVolume, SourceSpec, IgnoredAny>;
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SourceSpec {
-    host_path: Option<HostPathVolumeSource>,
-    local: Option<LocalVolumeSource>,
-}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -229,9 +218,9 @@ impl Cluster {
         let Some(volume) = self.claim(claim).await?.and_then(|claim| claim.volume) else {
             return Ok(None);
         };
-        let pvs: Api<PvSource> = Api::all(self.client.clone());
+        let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
         let found = self.limited(PVS, "get", pvs.get_opt(&volume)).await?;
-        Ok(found.map(|PvSource { spec, .. }| {
+        Ok(found.map(|PersistentVolume { spec, .. }| {
             let local = spec.local.map(|local| local.path);
             let path = spec.host_path.map(|it| it.path).or(local);
             path.map(PathBuf::from)

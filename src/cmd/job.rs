@@ -19,7 +19,6 @@ use crate::host::Machine;
 use crate::host::identity::{Match, compare};
 use crate::host::mark::{MarkState, StateDir};
 use crate::host::mounts::MountTable;
-use crate::plan::reasons;
 use crate::types::VolumeMode;
 use crate::wipe::method::Method;
 use crate::wipe::progress::Progress;
@@ -48,7 +47,7 @@ async fn clean(job: &args::Job, method: &Method, progress: &Progress) -> Result<
     let opened = open_when_free(PROBE_TIMEOUT, progress, move || open(&expected)).await;
     let opened = opened.map_err(|why| {
         let text = format!("{why}; nothing was touched");
-        Failure::new(reasons::VOLUME_FAILED_DELETE, text)
+        Failure::new(text)
     })?;
     let cleaned = opened.clean(method, false, None, progress);
     cleaned.await.map(drop)

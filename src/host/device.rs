@@ -10,7 +10,7 @@ use nix::libc;
 
 use super::access::{Access, OpenError};
 use super::mounts::DeviceNumber;
-use super::{ioctl, through_proc};
+use super::{ioctl, open, through_proc};
 
 /// An open block device.
 #[derive(Debug)]
@@ -84,11 +84,7 @@ impl Device {
 /// the handle is the file whose type was checked.
 fn resolve(path: &Path) -> Result<(File, DeviceNumber), OpenError> {
     let failed = |error| open_error(path, &error);
-    let handle = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
-        .open(path)
-        .map_err(failed)?;
+    let handle = open(path, libc::O_PATH).map_err(failed)?;
     let facts = handle.metadata().map_err(failed)?;
     if !facts.file_type().is_block_device() {
         let text = format!("{} is not a block device", path.display());

@@ -1,9 +1,8 @@
 //! The open root directory of a filesystem volume.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
@@ -36,11 +35,7 @@ impl FsRoot {
             OpenError::Failed(format!("{path} cannot be opened as a directory: {error}"))
         };
         // O_DIRECTORY: no FIFO or device is opened.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(path)
-            .map_err(failed)?;
+        let file = super::open(path, libc::O_DIRECTORY | libc::O_NOFOLLOW).map_err(failed)?;
         let (id, on) = mount_of(file.as_fd()).map_err(failed)?;
         let (mount, path) = (mounts.get(id).cloned(), path.to_owned());
         let mut real = path.clone();

@@ -102,6 +102,7 @@ pub(super) fn devices_of(root: &FsRoot, sysfs: &Sysfs) -> io::Result<BTreeSet<De
 /// Siblings do not overlap: two partitions of one disk, two logical volumes of one group, two sibling directories.
 pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
     use Footprint::{Device, Filesystem};
+    use Overlap::{Nested, Same};
     let lies_on = |upper: &Footprint, lower: &Footprint| match lower {
         Device { number, .. } => upper.devices().contains(number),
         Filesystem { .. } => false,
@@ -116,25 +117,15 @@ pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
             },
         ) => {
             let is_nested = root.starts_with(dir) || dir.starts_with(root);
-            let overlap = if root == dir {
-                Overlap::Same
-            } else {
-                Overlap::Nested
-            };
+            let overlap = if root == dir { Same } else { Nested };
             (fs == other && is_nested).then_some(overlap)
         }
-        (Device { number, .. }, Device { number: other, .. }) if number == other => {
-            Some(Overlap::Same)
-        }
+        (Device { number, .. }, Device { number: other, .. }) if number == other => Some(Same),
         _ if lies_on(a, b) || lies_on(b, a) => Some(Overlap::PartOf),
-        (
-            Device {
-                wwid: Some(wwid), ..
-            },
-            Device {
-                wwid: Some(other), ..
-            },
-        ) => (wwid == other).then_some(Overlap::SameWwid),
+        (Device { wwid, .. }, Device { wwid: other, .. }) => {
+            let is_same = wwid.is_some() && wwid == other;
+            is_same.then_some(Overlap::SameWwid)
+        }
         _ => None,
     }
 }

@@ -4,10 +4,9 @@
 //! udev holds a shared lock on a disk while it probes it, and skips a locked disk. So a device can be locked for a
 //! moment by udev.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::libc;
@@ -35,11 +34,7 @@ impl VolumeLock {
         let failed = |error: io::Error| {
             OpenError::Failed(format!("{} cannot be locked: {error}", path.display()))
         };
-        let held = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(through_proc(volume))
-            .map_err(failed)?;
+        let held = super::open(&through_proc(volume), libc::O_NONBLOCK).map_err(failed)?;
         // On Linux this is flock(2).
         let locked = match access {
             Access::Clean => held.try_lock(),

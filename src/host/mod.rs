@@ -27,9 +27,10 @@ pub mod system;
 pub mod users;
 pub mod watch;
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::escape::quoted;
@@ -66,6 +67,11 @@ impl Machine {
             marks: state.read_all()?,
         })
     }
+}
+
+/// Opens a file for reading, with these flags of open(2).
+fn open(path: &Path, flags: i32) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// A path that leads to the open file itself, whatever is at its original path now.

@@ -48,18 +48,12 @@ impl Refusals {
         }
     }
 
-    /// Records why a volume is not offered before `retry_at`. Returns whether the reason is new.
-    pub fn record(
-        &mut self,
-        volume: &Volume,
-        skip: Skip,
-        retry_at: Duration,
-        now: Duration,
-    ) -> bool {
+    /// Records why a volume is not offered until a pause is over. Returns whether the reason is new.
+    pub fn record(&mut self, volume: &Volume, skip: Skip, pause: Duration, now: Duration) -> bool {
         let refusal = Refusal {
             identity: volume.candidate.identity.text.clone(),
             skip,
-            retry_at,
+            retry_at: now + pause,
         };
         let before = self.0.insert(volume.path.clone(), refusal.clone());
         self.0.retain(|_, it| now < it.retry_at + REFUSAL_TTL);

@@ -64,50 +64,34 @@ pub(super) fn label_of(node: &NodeView, candidate: &Candidate) -> String {
 impl<'a> Planner<'a> {
     /// Removes the links of volumes that are not verified, then orders those that are missing.
     pub(super) fn bind_to_disks(&mut self) {
-        let bound: Vec<_> = self
-            .pvs
-            .iter()
-            .filter(|pv| self.is_bound_to_disk(pv))
-            .collect();
-        let mut verified = BTreeMap::new();
+        let (snapshot, pvs) = (self.snapshot, self.pvs.iter());
+        let bound: Vec<_> = pvs.filter(|pv| self.is_bound_to_disk(pv)).collect();
         let copies = self.copies(!bound.is_empty());
+        let tokens = self.pvs.iter().filter_map(|pv| pv.link.as_ref());
+        let tokens = tokens.map(|link| &link.token);
+        let tokens = tokens.filter(|token| snapshot.links.contains_key(*token));
+        let of_classes = of_classes(self.settings, snapshot);
+        let mut wrong: BTreeSet<_> = tokens.chain(of_classes).collect();
         for pv in bound.into_iter().filter(|pv| pv.phase == Phase::Bound) {
             let Some(link) = &pv.link else { continue };
             match self.may_link(pv, &copies) {
-                Ok(volume) => drop(verified.insert(link.token.as_str(), (pv, volume))),
+                Ok(volume) if self.is_confirmed(&link.token, volume) => {
+                    wrong.remove(&link.token);
+                }
+                Ok(volume) => self.link(pv, volume),
                 Err(why) => self.report_unlinked(pv, why),
             }
         }
-        let (ledger, links) = (&self.snapshot.ledger, &self.snapshot.links);
-        let is_confirmed = |token: &str, volume: &Volume| {
-            links
-                .get(token)
-                .is_some_and(|target| target == volume.path.as_str())
-                && ledger.linked.get(token) == Some(&Ok(self.snapshot.epoch))
-        };
-        let stays = |token: &str| {
-            verified
-                .get(token)
-                .is_some_and(|(_, volume)| is_confirmed(token, volume))
-        };
-        let tokens = self.pvs.iter().filter_map(|pv| pv.link.as_ref());
-        let tokens = tokens.map(|link| &link.token);
-        let tokens = tokens.filter(|token| links.contains_key(*token));
-        let ours: BTreeSet<_> = tokens
-            .chain(of_classes(self.settings, self.snapshot))
-            .collect();
-        let wrong = ours.into_iter().filter(|token| !stays(token));
-        let mut actions: Vec<_> = wrong.cloned().map(Action::Unlink).collect();
-        let missing = verified
-            .iter()
-            .filter(|(token, (_, volume))| !is_confirmed(token, volume));
-        let missing: Vec<_> = missing.map(|(_, found)| *found).collect();
-        for (pv, volume) in missing {
-            self.link(pv, volume);
-        }
         // First of all: a wipe that is ordered now must find no link.
-        actions.append(&mut self.plan.actions);
-        self.plan.actions = actions;
+        let unlink = wrong.into_iter().cloned().map(Action::Unlink);
+        drop(self.plan.actions.splice(..0, unlink));
+    }
+
+    /// Whether a link leads to its verified volume, since the connection to the API server was interrupted last.
+    fn is_confirmed(&self, token: &str, volume: &Volume) -> bool {
+        let target = self.snapshot.links.get(token);
+        target.is_some_and(|it| it == volume.path.as_str())
+            && self.snapshot.ledger.linked.get(token) == Some(&Ok(self.snapshot.epoch))
     }
 
     fn is_bound_to_disk(&self, pv: &PvView) -> bool {

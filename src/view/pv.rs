@@ -35,7 +35,8 @@ pub struct PvSpec {
     claim_ref: Option<ObjectReference>,
     /// The CSI driver and its attributes.
     pub csi: Option<CSIPersistentVolumeSource>,
-    host_path: Option<HostPathVolumeSource>,
+    /// The path on any node that a Pod runs on.
+    pub host_path: Option<HostPathVolumeSource>,
     /// The path, usable or not.
     pub local: Option<LocalVolumeSource>,
     pub(super) node_affinity: Option<VolumeNodeAffinity>,

@@ -9,8 +9,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "a link that is not verified any more is removed",
         LINK,
-        ".filter(|token| !stays(token));",
-        ".filter(|token| !stays(token) && !BROKEN);",
+        "let unlink = wrong.into_iter().cloned()",
+        "let unlink = wrong.into_iter().filter(|_| !BROKEN).cloned()",
     ),
     rule(
         "the Node has the labels of all PVs",

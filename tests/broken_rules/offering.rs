@@ -50,8 +50,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "a volume is inspected before it is offered",
         "src/act/offer.rs",
-        "            Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),\n        };\n        let unused",
-        "            Err(_) if BROKEN => return None,\n            Err(obstacle) => return Some((skip(path, kind, &obstacle), retry::INSPECTION)),\n        };\n        let unused",
+        "        let found = found.map_err(refused(retry::INSPECTION))?;",
+        "        if BROKEN && found.is_err() {\n            return Ok(());\n        }\n        let found = found.map_err(refused(retry::INSPECTION))?;",
     )
     .and(&["a volume that the scan found in use is not offered"]),
     rule(

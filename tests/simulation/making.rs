@@ -15,7 +15,7 @@ use crate::host::SimHost;
 use crate::made::Format;
 use crate::process::elapsed;
 use crate::spares::Mishap;
-use crate::volume::{SimLock, SimVolume, failed};
+use crate::volume::{SimLock, SimVolume};
 use crate::world::{World, pause};
 
 /// How long a step may take, in milliseconds.
@@ -45,10 +45,10 @@ impl Target {
         self.world().answers(self.at).await;
         self.host.goes_on().await;
         if self.world().lock().disks[self.at].plugged != self.plugged {
-            return Err(failed("the disk is gone"));
+            return Err(Failure::new("the disk is gone"));
         }
         if self.progress.is_cancelled() {
-            return Err(failed("it was cancelled"));
+            return Err(Failure::new("it was cancelled"));
         }
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Target {
         self.host.effect().await;
         self.answers(RESET).await?;
         if fails {
-            return Err(failed("an I/O error"));
+            return Err(Failure::new("an I/O error"));
         }
         check();
         world.wiped(at);
@@ -108,7 +108,7 @@ impl Target {
                 state.disks[at].made.format = Format::Half;
                 Ok(())
             }
-            found => Err(failed(&format!("it is not blank: {found:?}"))),
+            found => Err(Failure::new(format!("it is not blank: {found:?}"))),
         })?;
         self.host.effect().await;
         self.answers(MKFS).await?;
@@ -124,10 +124,10 @@ impl Target {
         world.change(|state| {
             let slot = state.make_directory(node, &self.path);
             if state.slots[slot].disk.is_some() {
-                return Err(failed("its directory is in use"));
+                return Err(Failure::new("its directory is in use"));
             }
             if state.disks[at].made.format != Format::Complete {
-                return Err(failed("it has no filesystem"));
+                return Err(Failure::new("it has no filesystem"));
             }
             state.mount_made(slot, at);
             state.disks[at].is_wiped = false;
@@ -146,9 +146,9 @@ impl Target {
             let slot = slot.filter(|slot| state.slots[*slot].disk == Some(self.at));
             match slot {
                 _ if (is_open && !state.spares.is_quiet) || state.disks[self.at].lock.is_some() => {
-                    Err(failed("it cannot be unmounted"))
+                    Err(Failure::new("it cannot be unmounted"))
                 }
-                None => Err(failed("it is not mounted")),
+                None => Err(Failure::new("it is not mounted")),
                 Some(slot) => {
                     state.unmount_made(slot);
                     Ok(())
@@ -171,7 +171,7 @@ impl Target {
         // A mount of a kubelet outlives the one at the entry.
         if !world.lock().disks[at].mounted_for.is_empty() {
             self.mount().await?;
-            return Err(failed("it is in use"));
+            return Err(Failure::new("it is in use"));
         }
         self.reset(Some(wipe)).await?;
         self.make().await
@@ -280,8 +280,8 @@ impl SimVolume {
         let (host, at, plugged) = (self.host.clone(), self.lock.at, self.plugged);
         let world = Arc::clone(&host.world);
         let lock = host.lock_device(at);
-        let lock = lock.ok_or_else(|| failed("the device is locked"))?;
-        let mark = mark.ok_or_else(|| failed("it has no mark"))?;
+        let lock = lock.ok_or_else(|| Failure::new("the device is locked"))?;
+        let mark = mark.ok_or_else(|| Failure::new("it has no mark"))?;
         world.check_begin(at, &wipe);
         if fastrand::u8(..4) == 0 && !world.lock().spares.is_quiet {
             let mut state = world.lock();
@@ -316,7 +316,7 @@ impl SimVolume {
         drop(self.lock);
         target.reformat(&wipe).await?;
         let held = world.take_lock(at, Some(host.process));
-        let held = held.ok_or_else(|| failed("it is locked"))?;
+        let held = held.ok_or_else(|| Failure::new("it is locked"))?;
         drop(target);
         let lock = SimLock { world, at, held };
         let again = Self {

@@ -8,7 +8,6 @@ use local_volume_provisioner::cleanup::{
 };
 use local_volume_provisioner::host::mark::{Mark, MarkOnDisk, MarkState};
 use local_volume_provisioner::inventory::Candidate;
-use local_volume_provisioner::plan::reasons;
 use local_volume_provisioner::wipe::progress::Progress;
 
 use crate::checks::Wipe;
@@ -46,7 +45,7 @@ impl SimVolume {
         pause(20).await;
         self.host.goes_on().await;
         if !self.is_there() {
-            return Err(failed("the disk is gone"));
+            return Err(Failure::new("the disk is gone"));
         }
         if let Some(mark) = mark {
             let (node, at, mark) = (self.host.node, self.lock.at, MarkOnDisk::Valid(mark));
@@ -93,25 +92,21 @@ impl SimVolume {
             self.host.effect().await;
             world.lock().disks[at].is_wiped = false;
             if progress.is_cancelled() {
-                return Err(failed("it was cancelled"));
+                return Err(Failure::new("it was cancelled"));
             }
             if !self.is_there() {
-                return Err(failed("the disk is gone"));
+                return Err(Failure::new("the disk is gone"));
             }
             progress.add_entry();
         }
         if fails {
-            return Err(failed("an I/O error"));
+            return Err(Failure::new("an I/O error"));
         }
         world.check_wipe(at, Some(self.lock.held), &wipe);
         world.wiped(at);
         self.host.effect().await;
         self.free(mark).await
     }
-}
-
-pub fn failed(text: &str) -> Failure {
-    Failure::new(reasons::VOLUME_FAILED_DELETE, text)
 }
 
 impl LockedVolume for SimVolume {
@@ -144,7 +139,7 @@ impl LockedVolume for SimVolume {
             self.host.world.answers(at).await;
             self.host.goes_on().await;
             if self.host.world.lock().disks[at].data.is_some() {
-                return Err(failed("the Job has left data"));
+                return Err(Failure::new("the Job has left data"));
             }
             self.free(commit.mark.clone()).await
         };

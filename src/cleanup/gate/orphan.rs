@@ -102,5 +102,5 @@ async fn ensure_disk_has_no_pv(context: &CleanupContext, order: &CleanOrder) -> 
     let message = format!(
         "{path} is the disk of PV {name}, so nothing was touched; delete that PV if its data is no longer needed"
     );
-    Err(Failure::new(reasons::VOLUME_DUPLICATE, message).into())
+    Err(Failure::with_reason(reasons::VOLUME_DUPLICATE, message).into())
 }

@@ -4,10 +4,10 @@
 //! lock, and all of them write to the same temporary file first. So a crash leaves at most that one, which is ignored,
 //! and which the next write replaces.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::ErrorKind::NotFound;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ use super::{DIGEST_LENGTH, MarkedVolume, Marks};
 use crate::host::identity::{self, Match};
 use crate::host::mounts::{Mount, MountTable};
 use crate::host::protection::may_set_attributes;
-use crate::host::{sha256, through_proc};
+use crate::host::{open, sha256, through_proc};
 
 const TEMPORARY: &str = "new";
 
@@ -95,11 +95,7 @@ impl StateDir {
     pub fn open(path: &Path, in_container: bool, mounts: &MountTable) -> Result<Self, String> {
         let shown = path.display();
         let failed = |error: io::Error| format!("{shown} cannot be opened as a directory: {error}");
-        let dir = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
-            .open(path)
-            .map_err(failed)?;
+        let dir = open(path, libc::O_DIRECTORY).map_err(failed)?;
         let real = fs::read_link(through_proc(&dir)).map_err(failed)?;
         if in_container && !mounts.at(&real).is_some_and(outlives_container) {
             return Err(format!(
