@@ -200,11 +200,7 @@ impl Pass {
         work: impl Future<Output = Result<bool, ApiError>>,
     ) -> Result<bool, ApiError> {
         let _permit = self.write_permits.acquire().await;
-        if self.is_current() {
-            work.await
-        } else {
-            Ok(true)
-        }
+        if self.is_current() { work.await } else { Ok(true) }
     }
 
     /// Whether the configuration is that of the pass.
@@ -279,10 +275,7 @@ impl Pass {
         }
         if let Some(bytes) = patch.capacity {
             let capacity = quantity::format(bytes);
-            tracing::info!(
-                capacity,
-                "the volume's size changed; spec.capacity was set to it"
-            );
+            tracing::info!(capacity, "the volume's size changed; spec.capacity was set to it");
         }
         let about = About::from(&patch.pv);
         for (reason, text) in &patch.events {

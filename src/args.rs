@@ -121,10 +121,8 @@ pub enum Command {
     /// Runs once per cluster: removes claims and PersistentVolumes of nodes that are gone.
     NodeCleanup(NodeCleanup),
     /// Prints the completions of a shell.
-    #[command(
-        after_help = "Example:\n  $ source <(local-volume-provisioner completion bash)\n\n\
-        For kubectl, put an executable kubectl_complete-local_volume into the PATH (docs/install.md)."
-    )]
+    #[command(after_help = "Example:\n  $ source <(local-volume-provisioner completion bash)\n\n\
+        For kubectl, put an executable kubectl_complete-local_volume into the PATH (docs/install.md).")]
     Completion {
         /// The shell.
         shell: Shell,

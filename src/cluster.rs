@@ -240,11 +240,7 @@ impl Cluster {
                 let message = status.message.clone();
                 if lacks_permission(&status) {
                     self.permissions.denied(resource, verb, message.clone());
-                    return Err(ApiError::Forbidden {
-                        verb,
-                        resource,
-                        message,
-                    });
+                    return Err(ApiError::Forbidden { verb, resource, message });
                 }
                 let error = match status.code {
                     409 => ApiError::Conflict,
@@ -280,8 +276,5 @@ fn without_uid() -> ApiError {
 
 /// Requires the object with this UID, and this version if one is given.
 fn only(uid: &str, version: Option<&str>) -> Preconditions {
-    Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: version.map(str::to_owned),
-    }
+    Preconditions { uid: Some(uid.to_owned()), resource_version: version.map(str::to_owned) }
 }

@@ -240,10 +240,7 @@ impl Controller {
         if let Some(node) = &node {
             let (cluster, wake) = (&self.context.cluster, &self.context.wake);
             let (hostname, namespace) = (&node.hostname, &self.context.jobs.namespace);
-            let watched = self
-                .pvs
-                .take()
-                .filter(|pvs| pvs.expectations.node.hostname == *hostname);
+            let watched = self.pvs.take().filter(|pvs| pvs.expectations.node.hostname == *hostname);
             let start = || PvCache::start(cluster, node, wake);
             let pvs = self.pvs.insert(watched.unwrap_or_else(start));
             pvs.find_unlabelled(node, &dirs);
@@ -277,8 +274,7 @@ impl Controller {
         if let (Some(node), Some(pvs)) = (&node, &pvs) {
             let others = pvs.iter();
             let others = others.filter_map(|pv| other_installation(&self.settings, node, pv));
-            self.installations
-                .follow(&others.map(str::to_owned).collect());
+            self.installations.follow(&others.map(str::to_owned).collect());
         }
         // A cleanup writes marks, too.
         changed.extend(self.cleaning.difference(&cleaning).cloned());

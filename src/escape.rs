@@ -43,17 +43,12 @@ pub fn tenants_path(path: &[u8]) -> String {
 /// A tenant's text: enclosed, with escapes for unprintable characters.
 pub fn tenants(text: &[u8]) -> String {
     let quoted = quoted(text);
-    let inner = quoted[1..quoted.len() - 1]
-        .replace(OPEN, "\\u{201c}")
-        .replace(CLOSE, "\\u{201d}");
+    let inner = quoted[1..quoted.len() - 1].replace(OPEN, "\\u{201c}").replace(CLOSE, "\\u{201d}");
     format!("{OPEN}{inner}{CLOSE}")
 }
 
 /// A path that no tenant has chosen: quoted, with escapes for unprintable characters.
-#[expect(
-    clippy::unnecessary_debug_formatting,
-    reason = "Debug quotes and escapes"
-)]
+#[expect(clippy::unnecessary_debug_formatting, reason = "Debug quotes and escapes")]
 pub fn quoted(path: &[u8]) -> String {
     format!("{:?}", OsStr::from_bytes(path))
 }
@@ -77,16 +72,14 @@ pub fn without_uuids(text: &str) -> String {
     // In the identity of what lies on a device, that of the device is escaped.
     let keys =
         ["uuid", "dm", "md"].map(|key| ["=", "%3D", "%253D"].map(|sign| format!("{key}{sign}")));
-    keys.as_flattened()
-        .iter()
-        .fold(text.to_owned(), |text, key| {
-            let mut parts = text.split(key);
-            let mut public = parts.next().unwrap_or_default().to_owned();
-            for part in parts {
-                public.extend([key, "…", part.trim_start_matches(is_value)]);
-            }
-            public
-        })
+    keys.as_flattened().iter().fold(text.to_owned(), |text, key| {
+        let mut parts = text.split(key);
+        let mut public = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            public.extend([key, "…", part.trim_start_matches(is_value)]);
+        }
+        public
+    })
 }
 
 #[cfg(test)]
@@ -126,10 +119,7 @@ mod tests {
         let name = CString::new("a".repeat(250)).unwrap();
         let deep = shown(iter::repeat_n(name.as_c_str(), 1000));
         for shown in [tenants_path(&b"a".repeat(2000)), deep] {
-            assert!(
-                shown.starts_with("“aaa") && shown.ends_with("a”…"),
-                "{shown}"
-            );
+            assert!(shown.starts_with("“aaa") && shown.ends_with("a”…"), "{shown}");
             assert!(shown.len() < MAX_SHOWN_BYTES + 50, "{shown}");
         }
     }
@@ -138,14 +128,8 @@ mod tests {
     fn answers_without_authentication_have_no_text_of_tenants() {
         let [secret, forged] = [&b"secret"[..], "a” secret “b".as_bytes()].map(tenants);
         for (message, public) in [
-            (
-                "class \"fast\": no disk".to_owned(),
-                "class \"fast\": no disk",
-            ),
-            (
-                format!("cannot remove {secret}: no"),
-                "cannot remove “…”: no",
-            ),
+            ("class \"fast\": no disk".to_owned(), "class \"fast\": no disk"),
+            (format!("cannot remove {secret}: no"), "cannot remove “…”: no"),
             (format!("{forged} and {secret}"), "“…” and “…”"),
             (forged[..forged.len() - 5].to_owned(), "“…”"),
         ] {

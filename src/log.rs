@@ -134,14 +134,8 @@ pub(crate) mod tests {
         with_default(registry().with(text), log_event);
         let text = buffer.text();
         assert_eq!(text.lines().count(), 1, "{text:?}");
-        assert!(
-            text.ends_with('\n') && !text.contains(['\r', '\x1b', '\u{9b}']),
-            "{text:?}"
-        );
-        assert!(
-            text.contains("disk\\n2026") && text.contains("\"NotMounted\""),
-            "{text:?}"
-        );
+        assert!(text.ends_with('\n') && !text.contains(['\r', '\x1b', '\u{9b}']), "{text:?}");
+        assert!(text.contains("disk\\n2026") && text.contains("\"NotMounted\""), "{text:?}");
     }
 
     #[test]
@@ -167,12 +161,7 @@ pub(crate) mod tests {
     #[test]
     fn libraries_log_less_than_the_program() {
         for (level, target, shown, hidden) in [
-            (
-                LevelFilter::DEBUG,
-                "hyper",
-                tracing::Level::INFO,
-                Some(tracing::Level::DEBUG),
-            ),
+            (LevelFilter::DEBUG, "hyper", tracing::Level::INFO, Some(tracing::Level::DEBUG)),
             (
                 LevelFilter::DEBUG,
                 "local_volume_provisioner::act",
@@ -185,18 +174,8 @@ pub(crate) mod tests {
                 tracing::Level::ERROR,
                 Some(tracing::Level::WARN),
             ),
-            (
-                LevelFilter::ERROR,
-                "hyper",
-                tracing::Level::ERROR,
-                Some(tracing::Level::WARN),
-            ),
-            (
-                LevelFilter::TRACE,
-                "kube_runtime::watcher",
-                tracing::Level::TRACE,
-                None,
-            ),
+            (LevelFilter::ERROR, "hyper", tracing::Level::ERROR, Some(tracing::Level::WARN)),
+            (LevelFilter::TRACE, "kube_runtime::watcher", tracing::Level::TRACE, None),
         ] {
             let targets = targets(level);
             assert!(targets.would_enable(target, &shown), "{target} at {level}");

@@ -1,9 +1,6 @@
 //! Keeps the resident memory small with the means of glibc.
 
-#![expect(
-    unsafe_code,
-    reason = "nix has no wrappers for mallopt and malloc_trim"
-)]
+#![expect(unsafe_code, reason = "nix has no wrappers for mallopt and malloc_trim")]
 
 use nix::libc;
 

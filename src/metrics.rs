@@ -23,9 +23,7 @@ pub const BY_PROCESS: &str = "process";
 /// The `type` label of a cleanup by a Job.
 pub const BY_JOB: &str = "job";
 /// The buckets of cleanups after the default ones, in seconds: to wipe a large disk takes hours.
-const LONG_BUCKETS: [f64; 8] = [
-    30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
-];
+const LONG_BUCKETS: [f64; 8] = [30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0];
 
 /// Declares the handles, and registers each with its labels, name and help. The macro that registers a type is imported
 /// under the name of the type.

@@ -137,10 +137,7 @@ pub fn pv_name_of_offer(token: &str) -> String {
 /// All names that the PV of an entry may have.
 pub fn pv_names(entry: &str, node_name: &str, class: &str, token: Option<&str>) -> Vec<String> {
     let names = [pv_name, pv_name_on_collision].map(|name| name(entry, node_name, class));
-    names
-        .into_iter()
-        .chain(token.map(pv_name_of_offer))
-        .collect()
+    names.into_iter().chain(token.map(pv_name_of_offer)).collect()
 }
 
 /// The first part of every cleaning Job's name.
@@ -181,9 +178,9 @@ pub fn job_volume_name(host_dir: &str, mount_dir: &str) -> String {
 
 /// 32-bit FNV-1a.
 pub fn fnv1a_32(bytes: impl IntoIterator<Item = u8>) -> u32 {
-    bytes.into_iter().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    bytes
+        .into_iter()
+        .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// 64-bit FNV-1a.
@@ -225,30 +222,15 @@ mod tests {
     #[test]
     fn the_32_bit_name_has_no_padding_and_the_64_bit_one_has() {
         assert_eq!(pv_name("", "", ""), "local-pv-811c9dc5");
-        assert_eq!(
-            pv_name_on_collision("a", "b", "c").len(),
-            "local-pv-".len() + 16
-        );
+        assert_eq!(pv_name_on_collision("a", "b", "c").len(), "local-pv-".len() + 16);
     }
 
     /// Computed by another program. The second hash has a leading zero, which the Go provisioner omits.
     #[test]
     fn pv_names_match_fixed_vectors() {
         for (entry, node, class, first, second) in [
-            (
-                "vol-1",
-                "node-1",
-                "fast-1",
-                "local-pv-100dc4c2",
-                "local-pv-686547e8eb344486",
-            ),
-            (
-                "vol-11",
-                "node-1",
-                "fast-1",
-                "local-pv-831107d",
-                "local-pv-9f321e4c3f080651",
-            ),
+            ("vol-1", "node-1", "fast-1", "local-pv-100dc4c2", "local-pv-686547e8eb344486"),
+            ("vol-11", "node-1", "fast-1", "local-pv-831107d", "local-pv-9f321e4c3f080651"),
             (
                 "disk0",
                 "worker-3",
@@ -277,10 +259,7 @@ mod tests {
         assert_eq!(pv_label(&dotted), "x".repeat(62), "ends as a label may");
         assert_eq!(pv_label("local-pv-1a2b"), "local-pv-1a2b");
         assert_eq!(job_volume_name("", ""), "mount-811c9dc5");
-        assert_eq!(
-            job_volume_name("/foo", "bar"),
-            job_volume_name("/foob", "ar")
-        );
+        assert_eq!(job_volume_name("/foo", "bar"), job_volume_name("/foob", "ar"));
     }
 
     #[test]

@@ -81,9 +81,7 @@ pub(crate) fn routes(
 
 /// The response to a probe: 200, or 503 with the reason.
 fn probe(verdict: Result<(), String>) -> impl IntoResponse {
-    verdict
-        .map(|()| "ok\n")
-        .map_err(|reason| (StatusCode::SERVICE_UNAVAILABLE, reason + "\n"))
+    verdict.map(|()| "ok\n").map_err(|reason| (StatusCode::SERVICE_UNAVAILABLE, reason + "\n"))
 }
 
 /// Sets the gauges whose values are computed at scrape time: those of the cleanups, by state and by PV, and others.
@@ -153,9 +151,7 @@ mod tests {
     /// The series of the metrics whose names start with `name`, without the common prefix.
     fn scrape(status: &Status, metrics: &Metrics, name: &str) -> Vec<String> {
         read_live_state(status, metrics);
-        let text = TextEncoder::new()
-            .encode_to_string(&metrics.registry.gather())
-            .unwrap();
+        let text = TextEncoder::new().encode_to_string(&metrics.registry.gather()).unwrap();
         let prefix = "local_volume_provisioner_";
         let series = text.lines().filter_map(|line| line.strip_prefix(prefix));
         let named = series.filter(|line| line.starts_with(name));
@@ -176,10 +172,7 @@ mod tests {
     }
 
     fn tenancy() -> Tenancy {
-        Tenancy {
-            pv_uid: "uid".into(),
-            claim_uid: None,
-        }
+        Tenancy { pv_uid: "uid".into(), claim_uid: None }
     }
 
     fn track(state: CleanupState) -> Track {
@@ -197,10 +190,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let (status, _pass) = status(Pass::default());
         let table = &status.table;
-        let waits = |reason: &str| CleanupState::Waiting {
-            reason: reason.into(),
-            job: None,
-        };
+        let waits = |reason: &str| CleanupState::Waiting { reason: reason.into(), job: None };
         let tenancy = tenancy();
         let cleanups = |name: &str| scrape(&status, &metrics, &format!("cleanup_{name}"));
 
@@ -210,10 +200,7 @@ mod tests {
         assert!(waiting[0].contains(labels), "{waiting:?}");
         table.mark_blocked(&tenancy, "until it is unmounted", Some(Duration::ZERO));
         let waiting = cleanups("waiting_seconds");
-        assert!(
-            waiting.len() == 1 && waiting[0].contains("InUse"),
-            "{waiting:?}"
-        );
+        assert!(waiting.len() == 1 && waiting[0].contains("InUse"), "{waiting:?}");
 
         table.mark_wiping(&tenancy);
         let progress = table.get(&tenancy).unwrap().progress;
@@ -265,16 +252,11 @@ mod tests {
         }));
         let blocked = status.document().to_string();
         let metrics = scrape(&status, &metrics, "").join("\n");
-        status
-            .table
-            .mark_failed(&tenancy(), &because("cannot remove"));
+        status.table.mark_failed(&tenancy(), &because("cannot remove"));
         let document = status.document().to_string();
         let ready = status.ready().unwrap_err();
         for (answer, shown) in [
-            (
-                &blocked,
-                &["in use", "it holds", "not ready", "degraded", "fault"][..],
-            ),
+            (&blocked, &["in use", "it holds", "not ready", "degraded", "fault"][..]),
             (&document, &["cannot remove"]),
             (&ready, &["not ready"]),
             (&metrics, &["pv-1"]),
@@ -291,11 +273,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let ended = Some(Instant::now());
         for (not_ready, expected) in [(vec![], "ready 1"), (vec!["why".to_owned()], "ready 0")] {
-            let (status, _pass) = status(Pass {
-                not_ready,
-                ended,
-                ..Pass::default()
-            });
+            let (status, _pass) = status(Pass { not_ready, ended, ..Pass::default() });
             assert_eq!(scrape(&status, &metrics, "ready"), [expected]);
         }
     }

@@ -66,10 +66,9 @@ impl Status {
         let ended = self.pass.borrow().ended;
         match ended.map(|ended| ended.elapsed()) {
             None => Err("the first pass of the main loop has not ended yet".into()),
-            Some(silence) if silence > self.pass_timeout => Err(format!(
-                "the main loop has not ended a pass for {}s",
-                silence.as_secs()
-            )),
+            Some(silence) if silence > self.pass_timeout => {
+                Err(format!("the main loop has not ended a pass for {}s", silence.as_secs()))
+            }
             Some(_) => Ok(()),
         }
     }

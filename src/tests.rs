@@ -53,18 +53,11 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
 /// The modules that a file names after `crate::`, without its tests and comments.
 fn used(text: &str) -> Vec<&str> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let lines = code
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"));
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
     let names = lines.flat_map(|line| line.split("crate::").skip(1));
-    let name = |rest: &str| {
-        rest.find(|it: char| !it.is_alphanumeric() && it != '_')
-            .unwrap_or(rest.len())
-    };
-    names
-        .map(|rest| &rest[..name(rest)])
-        .filter(|it| !it.is_empty())
-        .collect()
+    let name =
+        |rest: &str| rest.find(|it: char| !it.is_alphanumeric() && it != '_').unwrap_or(rest.len());
+    names.map(|rest| &rest[..name(rest)]).filter(|it| !it.is_empty()).collect()
 }
 
 #[test]

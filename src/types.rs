@@ -160,10 +160,7 @@ fn normalised(text: &str) -> Result<PathBuf, &'static str> {
 /// Why an entry of a discovery directory gets no PV. `discover`, the `reason` label of the metrics,
 /// `/status` and the docs use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[allow(
-    missing_docs,
-    reason = "each is explained, with its remedy, in docs/why-no-pv.md"
-)]
+#[allow(missing_docs, reason = "each is explained, with its remedy, in docs/why-no-pv.md")]
 pub enum SkipReason {
     NotMounted,
     NotADirectoryOrBlockDevice,
@@ -210,9 +207,7 @@ impl FsType {
 
     /// The type of this name.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Ext4, Self::Xfs]
-            .into_iter()
-            .find(|it| it.as_str() == name)
+        [Self::Ext4, Self::Xfs].into_iter().find(|it| it.as_str() == name)
     }
 
     /// The program that makes it.
@@ -273,25 +268,15 @@ mod tests {
             ("/a\0b", NUL, NUL),
         ] {
             let read = normalised(text).map(HostPath);
-            assert_eq!(
-                read.as_ref().map(HostPath::as_str),
-                normal.as_ref().copied(),
-                "{text:?}"
-            );
+            assert_eq!(read.as_ref().map(HostPath::as_str), normal.as_ref().copied(), "{text:?}");
             let read = HostPath::from_api(text);
-            assert_eq!(
-                read.as_ref().map(HostPath::as_str),
-                from_api.as_ref().copied(),
-                "{text:?}"
-            );
+            assert_eq!(read.as_ref().map(HostPath::as_str), from_api.as_ref().copied(), "{text:?}");
         }
     }
 
     #[test]
     fn host_paths_have_the_order_of_paths() {
-        let texts = [
-            "/", "/a", "/a/b", "/a/b/c", "/a-b", "/a b", "/a.b/c", "/ab", "/b", "/é/a",
-        ];
+        let texts = ["/", "/a", "/a/b", "/a/b/c", "/a-b", "/a b", "/a.b/c", "/ab", "/b", "/é/a"];
         for (a, b) in texts.iter().flat_map(|a| texts.map(|b| (a, b))) {
             let path = |text| HostPath::from_api(text).unwrap();
             let expected = Path::new(a).cmp(Path::new(b));
@@ -304,13 +289,7 @@ mod tests {
         let path = |text| HostPath::from_api(text).unwrap();
         let dir = path("/mnt/disks");
         assert_eq!(path("/mnt/disks/a").child_of(&dir), Some("a"));
-        for other in [
-            "/mnt/disks",
-            "/mnt/disks-ssd/a",
-            "/mnt/disks/a/b",
-            "/mnt",
-            "/",
-        ] {
+        for other in ["/mnt/disks", "/mnt/disks-ssd/a", "/mnt/disks/a/b", "/mnt", "/"] {
             assert_eq!(path(other).child_of(&dir), None, "{other}");
         }
         assert_eq!(path("/a").child_of(&path("/")), Some("a"));

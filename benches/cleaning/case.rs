@@ -48,10 +48,7 @@ impl Case {
     ) -> Result<Self> {
         eprintln!("measuring {title} ...");
         methods.retain(Method::is_there);
-        let row = |method: &Method| Row {
-            method: method.name,
-            costs: Vec::new(),
-        };
+        let row = |method: &Method| Row { method: method.name, costs: Vec::new() };
         let mut rows: Vec<Row> = methods.iter().map(row).collect();
         for round in 0..rounds {
             for turn in 0..methods.len() {
@@ -99,11 +96,7 @@ impl Case {
         };
         let head = ["METHOD", "SECONDS", "TIMES THE FIRST", "CPU", "BUSY", "MIB"];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
-        lines.extend(
-            self.rows
-                .iter()
-                .map(|row| row.cells(self.times(row.method, base))),
-        );
+        lines.extend(self.rows.iter().map(|row| row.cells(self.times(row.method, base))));
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n{}\n{}", self.title, columns(&lines));

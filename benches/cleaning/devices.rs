@@ -47,13 +47,7 @@ enum Holds {
 
 impl<'a> Device<'a> {
     fn new(dir: &'a Path, size: u64, holds: Holds) -> Self {
-        Self {
-            dir,
-            size,
-            holds,
-            direct: false,
-            made: None,
-        }
+        Self { dir, size, holds, direct: false, made: None }
     }
 
     fn file(&self) -> Result<&File> {
@@ -97,10 +91,7 @@ impl Subject for Device<'_> {
 
 /// Past the page cache: what is in it would spare some methods their reads.
 fn fill_with(byte: u8, device: &Path, size: u64) -> Result<()> {
-    let device = OpenOptions::new()
-        .write(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(device)?;
+    let device = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(device)?;
     let memory = vec![byte; CHUNK + ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN);
     for offset in (0..size).step_by(CHUNK) {
@@ -134,11 +125,7 @@ fn written(bench: &Bench) -> Result<Vec<Verdict>> {
         Method::ours("ours: zero", &["zero", "{}"], Zeros),
         Method::tool("shred -zn 1", &["shred", "-z", "-n", "1", "{}"], Zeros),
         Method::ours("ours: overwrite 1", &["overwrite", "1", "{}"], Zeros),
-        Method::tool(
-            "shred -vzf -n 3",
-            &["shred", "-vzf", "-n", "3", "{}"],
-            Zeros,
-        ),
+        Method::tool("shred -vzf -n 3", &["shred", "-vzf", "-n", "3", "{}"], Zeros),
         Method::ours("ours: overwrite 3", &["overwrite", "3", "{}"], Zeros),
     ];
     let title = format!("device that can only be written, {}", text(size));
@@ -202,10 +189,7 @@ fn on_disk(bench: &Bench) -> Result<Vec<Verdict>> {
         eprintln!("left out: a device on disk, for want of direct I/O: {error:#}");
         return Ok(Vec::new());
     }
-    let device = Device {
-        direct: true,
-        ..Device::new(dir, size, Holds::Data)
-    };
+    let device = Device { direct: true, ..Device::new(dir, size, Holds::Data) };
     with_offload(format!("device on disk, {}", text(size)), device)
 }
 

@@ -92,12 +92,7 @@ impl Bench {
             "it makes loop devices and mounts them, which takes root"
         );
         let memory = sandbox.tmpfs("memory", "size=100%")?;
-        let bench = Self {
-            sandbox,
-            memory,
-            quick,
-            tree,
-        };
+        let bench = Self { sandbox, memory, quick, tree };
         bench.check_room()?;
         Ok(bench)
     }

@@ -57,10 +57,7 @@ impl Method {
     pub fn ours(name: &'static str, line: &[&str], leaves: Leaves) -> Self {
         // The link leads to this program, also in a child that is about to become another.
         let line = [&["/proc/self/exe", "--bench"], line].concat();
-        Self {
-            ours: true,
-            ..Self::tool(name, &line, leaves)
-        }
+        Self { ours: true, ..Self::tool(name, &line, leaves) }
     }
 
     /// The same with a time limit. It may also fail: that is a result.
@@ -83,8 +80,7 @@ impl Method {
 
     /// Cleans `target`, which has to succeed.
     pub fn run(&self, target: &Path) -> Result<Output> {
-        self.attempt(target)?
-            .map_err(|problem| anyhow!("{}: {problem}", self.name))
+        self.attempt(target)?.map_err(|problem| anyhow!("{}: {problem}", self.name))
     }
 
     /// Cleans `target`. Without a time limit it has to succeed, else it may end with a problem.

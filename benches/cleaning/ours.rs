@@ -60,9 +60,7 @@ impl Ours {
             }
             Self::Overwrite { passes, device } => {
                 let (file, size) = open(&device)?;
-                Disk::new(&file, size, &progress)
-                    .overwrite(passes)?
-                    .as_str()
+                Disk::new(&file, size, &progress).overwrite(passes)?.as_str()
             }
             Self::Discard { device } => {
                 let (file, size) = open(&device)?;

@@ -23,10 +23,7 @@ const UUID: &str = "5f1c3f6e-6d0b-4c55-8a57-2f6d1e0b9c3a";
 /// Sparse, with inodes for a million files on ext4, which has one for each 16 KiB.
 const SIZE: u64 = 32 * GIB;
 /// The Go program that deletes what the Go provisioner deletes, in the same way.
-const GO_SOURCE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/benches/cleaning/delete_contents.go"
-);
+const GO_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/cleaning/delete_contents.go");
 
 const RM: &str = "rm -rf";
 const REFORMAT: &str = "ours: reformat";
@@ -78,14 +75,8 @@ impl Subject for Volume<'_> {
         let words = fs_type.mkfs_words(UUID, device.path());
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         Method::tool(fs_type.mkfs(), &words, Leaves::Anything).run(device.path())?;
-        let root = bench
-            .sandbox
-            .mount(device.path(), fs_type.as_str(), "volume")?;
-        self.made = Some(Mounted {
-            bench,
-            root: root.clone(),
-            _device: device,
-        });
+        let root = bench.sandbox.mount(device.path(), fs_type.as_str(), "volume")?;
+        self.made = Some(Mounted { bench, root: root.clone(), _device: device });
         self.shape.fill(&root)?;
         Ok(root)
     }
@@ -104,17 +95,10 @@ impl Subject for Volume<'_> {
 
 /// Whatever a tenant left, on each filesystem that the provisioner makes, and what the targets say.
 pub fn measure(bench: &Bench) -> Result<Vec<Verdict>> {
-    let (files, levels, limit) = if bench.quick {
-        (50_000, 10_000, 30)
-    } else {
-        (1_000_000, 300_000, 300)
-    };
+    let (files, levels, limit) =
+        if bench.quick { (50_000, 10_000, 30) } else { (1_000_000, 300_000, 300) };
     // Filling takes most of the time.
-    let large = |shape| Work {
-        shape,
-        size: SIZE,
-        rounds: 1,
-    };
+    let large = |shape| Work { shape, size: SIZE, rounds: 1 };
     let huge = Work {
         shape: Shape::Flat(100),
         size: TIB,
@@ -127,23 +111,12 @@ pub fn measure(bench: &Bench) -> Result<Vec<Verdict>> {
         if !Method::tool(REFORMAT, &[fs_type.mkfs()], Leaves::Anything).is_there() {
             continue;
         }
-        for Work {
-            shape,
-            size,
-            rounds,
-        } in &works
-        {
+        for Work { shape, size, rounds } in &works {
             let title = format!("{} of {} recycled, {shape}", fs_type.as_str(), text(*size));
             if !bench.wants(&title) {
                 continue;
             }
-            let volume = Volume {
-                bench,
-                fs_type,
-                shape: *shape,
-                size: *size,
-                made: None,
-            };
+            let volume = Volume { bench, fs_type, shape: *shape, size: *size, made: None };
             let case = Case::measure(title, *rounds, volume, methods.clone())?;
             verdicts.extend(Verdict::seconds(17, &case, REFORMAT, 2.0));
             if matches!(shape, Shape::Wide(_)) {

@@ -51,22 +51,15 @@ pub fn reformat(entry: &Path, progress: &Progress) -> Result<String> {
     let words = fs_type.mkfs_words(&uuid, &node);
     let ourselves = Path::new("/proc/self/exe");
     let mkfs = command::run(ourselves, &words, &[], file.as_fd(), |_| (), progress);
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(mkfs)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(mkfs)?;
     let made = superblock::find(Disk::new(&file, size, progress))?;
     ensure!(made == Some((fs_type, uuid)), "it has made {made:?}");
 
-    Mount::builder()
-        .fstype(FilesystemType::from(fs_type.as_str()))
-        .mount(&node, entry)?;
+    Mount::builder().fstype(FilesystemType::from(fs_type.as_str())).mount(&node, entry)?;
     let root = FsRoot::open(entry, &MountTable::read()?)?;
     ensure!(root.mount().device == number, "another disk is mounted");
     let steps = [unmounted - begun, reset - unmounted, reset.elapsed()];
     let seconds = steps.map(|step| short(step.as_secs_f64()));
     let [unmount, reset, mkfs] = seconds;
-    Ok(format!(
-        "unmount {unmount} s, reset {reset} s, mkfs and mount {mkfs} s"
-    ))
+    Ok(format!("unmount {unmount} s, reset {reset} s, mkfs and mount {mkfs} s"))
 }

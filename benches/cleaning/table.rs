@@ -48,9 +48,7 @@ pub fn columns(lines: &[Vec<String>]) -> String {
     let mut text = String::new();
     for line in lines {
         let cells = line.iter().zip(&widths);
-        let padded: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
+        let padded: Vec<String> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{}", padded.join("  ").trim_end());
     }

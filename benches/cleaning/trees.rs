@@ -40,26 +40,11 @@ struct Filesystem {
 const FILESYSTEMS: [Filesystem; 3] = [
     Filesystem {
         name: "ext4",
-        mkfs: &[
-            "mkfs.ext4",
-            "-q",
-            "-F",
-            "-E",
-            "lazy_itable_init=0,lazy_journal_init=0",
-            "{}",
-        ],
+        mkfs: &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "{}"],
         in_memory: false,
     },
-    Filesystem {
-        name: "xfs",
-        mkfs: &["mkfs.xfs", "-q", "-f", "{}"],
-        in_memory: false,
-    },
-    Filesystem {
-        name: "btrfs",
-        mkfs: &["mkfs.btrfs", "-q", "-f", "{}"],
-        in_memory: true,
-    },
+    Filesystem { name: "xfs", mkfs: &["mkfs.xfs", "-q", "-f", "{}"], in_memory: false },
+    Filesystem { name: "btrfs", mkfs: &["mkfs.btrfs", "-q", "-f", "{}"], in_memory: true },
 ];
 
 /// What a tree looks like.
@@ -133,12 +118,7 @@ fn make_levels(dir: &Path, levels: usize) -> Result<()> {
     let mut dir = open(dir, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     for _ in 0..levels {
         mkdirat(&dir, name.as_str(), Mode::S_IRWXU)?;
-        dir = openat(
-            &dir,
-            name.as_str(),
-            OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-            Mode::empty(),
-        )?;
+        dir = openat(&dir, name.as_str(), OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     }
     Ok(())
 }
@@ -179,11 +159,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Verdict>> {
 
 fn measure_on(bench: &Bench, filesystem: &Filesystem) -> Result<Vec<Verdict>> {
     let name = filesystem.name;
-    let shapes = [
-        Shape::Flat(bench.files()),
-        Shape::Wide(bench.files()),
-        Shape::Deep(LEVELS),
-    ];
+    let shapes = [Shape::Flat(bench.files()), Shape::Wide(bench.files()), Shape::Deep(LEVELS)];
     let (backing, place) = if filesystem.in_memory {
         (bench.memory.as_path(), "in memory")
     } else {
@@ -205,17 +181,10 @@ fn measure_on(bench: &Bench, filesystem: &Filesystem) -> Result<Vec<Verdict>> {
     for shape in shapes.into_iter().filter(wanted) {
         let methods = vec![
             Method::tool("rm -rf", &["rm", "-rf", "{}/tree"], Leaves::Nothing),
-            Method::tool(
-                "find -delete",
-                &["find", "{}/tree", "-delete"],
-                Leaves::Nothing,
-            ),
+            Method::tool("find -delete", &["find", "{}/tree", "-delete"], Leaves::Nothing),
             Method::ours("ours", &["empty", "{}"], Leaves::Nothing),
         ];
-        let volume = Volume {
-            root: root.clone(),
-            shape,
-        };
+        let volume = Volume { root: root.clone(), shape };
         let case = Case::measure(title(&shape), Bench::ROUNDS, volume, methods)?;
         if let Some((number, limit)) = shape.target(name) {
             verdicts.extend(Verdict::times(number, &case, "ours", "rm -rf", limit));

@@ -30,11 +30,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         } else {
             "RSS after 4,000 recycled volumes"
         },
-        measured: vec![on_stage(
-            effort,
-            |_| {},
-            |stage| recycle(stage, recycles, |_, _| Ok(())),
-        )?],
+        measured: vec![on_stage(effort, |_| {}, |stage| recycle(stage, recycles, |_, _| Ok(())))?],
         unit: "MiB",
         target: Target::Median(16.0),
     }];
@@ -80,12 +76,8 @@ fn recycle(
     let provisioner = stage.provisioner();
     let in_phase = |wanted| stage.pvs().iter().filter(|pv| phase(pv) == wanted).count();
     for round in 0..recycles / RECYCLED {
-        until("all PVs are available", || {
-            in_phase("Available") == RECYCLED
-        })?;
-        let claims: Vec<_> = (0..RECYCLED)
-            .map(|it| format!("claim-{round}-{it}"))
-            .collect();
+        until("all PVs are available", || in_phase("Available") == RECYCLED)?;
+        let claims: Vec<_> = (0..RECYCLED).map(|it| format!("claim-{round}-{it}")).collect();
         for claim in &claims {
             stage.claim(claim, "fast", None);
         }
@@ -95,9 +87,7 @@ fn recycle(
         }
         after_each((round + 1) * RECYCLED, &provisioner)?;
     }
-    until("all PVs are available", || {
-        in_phase("Available") == RECYCLED
-    })?;
+    until("all PVs are available", || in_phase("Available") == RECYCLED)?;
     thread::sleep(SETTLING);
     Ok(memory(&provisioner)?.resident)
 }
@@ -129,9 +119,7 @@ fn beside_mounts(effort: &Effort, stage: &Stage, count: usize) -> Result<f64> {
             anyhow::Ok(cpu_time(&provisioner)?.saturating_sub(before))
         })();
         ends.store(true, Ordering::Relaxed);
-        let mounted = mounting
-            .join()
-            .map_err(|_| anyhow!("the mounts panicked"))?;
+        let mounted = mounting.join().map_err(|_| anyhow!("the mounts panicked"))?;
         mounted.context("mounting elsewhere")?;
         Ok(measured?.as_secs_f64() * 60.0 / effort.idle().as_secs_f64())
     })

@@ -48,10 +48,5 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
 /// Bytes of the bodies of all answers so far, those of watches as far as they have come.
 #[allow(clippy::cast_precision_loss, reason = "a count of bytes")]
 fn received(stage: &Stage) -> f64 {
-    stage
-        .requests()
-        .all()
-        .iter()
-        .map(|request| request.bytes())
-        .sum::<u64>() as f64
+    stage.requests().all().iter().map(|request| request.bytes()).sum::<u64>() as f64
 }

@@ -28,10 +28,7 @@ struct Idle {
 /// Memory, CPU time and API requests of a node with twenty volumes.
 pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
     let rounds = effort.rounds(3);
-    eprintln!(
-        "measuring {rounds} idle time(s) of {:?} ...",
-        SETTLING + effort.idle()
-    );
+    eprintln!("measuring {rounds} idle time(s) of {:?} ...", SETTLING + effort.idle());
     let (mut empty, mut large) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         // Side by side: idle processes do not disturb each other.
@@ -53,15 +50,10 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         })
     };
     let more = empty.iter().zip(&large);
-    let more = more
-        .map(|(empty, large)| large.memory.resident - empty.memory.resident)
-        .collect();
+    let more = more.map(|(empty, large)| large.memory.resident - empty.memory.resident).collect();
     let mut figures = Vec::new();
     figures.extend(both(
-        [
-            "RSS, 20 volumes, empty cluster",
-            "RSS, 20 volumes, 10,000 foreign PVs",
-        ],
+        ["RSS, 20 volumes, empty cluster", "RSS, 20 volumes, 10,000 foreign PVs"],
         "MiB",
         Target::Median(11.0),
         |idle| idle.memory.resident,
@@ -73,10 +65,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         target: Target::Median(0.5),
     });
     figures.extend(both(
-        [
-            "of RSS anonymous, empty cluster",
-            "of RSS anonymous, 10,000 foreign PVs",
-        ],
+        ["of RSS anonymous, empty cluster", "of RSS anonymous, 10,000 foreign PVs"],
         "MiB",
         Target::None,
         |idle| idle.memory.anonymous,
@@ -91,10 +80,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         |idle| idle.requests,
     ));
     figures.extend(both(
-        [
-            "CPU of an idle minute, empty cluster",
-            "CPU of an idle minute, 10,000 foreign PVs",
-        ],
+        ["CPU of an idle minute, empty cluster", "CPU of an idle minute, 10,000 foreign PVs"],
         "s",
         Target::Median(0.01),
         |idle| idle.cpu,
@@ -130,17 +116,9 @@ fn idle(effort: &Effort, count: usize, foreign: usize) -> Result<Idle> {
             let (mark, before) = (log.mark(), cpu_time(&provisioner)?);
             thread::sleep(effort.idle());
             let cpu = cpu_time(&provisioner)?.saturating_sub(before);
-            let requests = log
-                .since(mark)
-                .iter()
-                .filter(|it| it.verb != Verb::Watch)
-                .count();
+            let requests = log.since(mark).iter().filter(|it| it.verb != Verb::Watch).count();
             let share = effort.idle().as_secs_f64() / 60.0;
-            Ok(Idle {
-                memory,
-                cpu: cpu.as_secs_f64() / share,
-                requests: requests as f64 / share,
-            })
+            Ok(Idle { memory, cpu: cpu.as_secs_f64() / share, requests: requests as f64 / share })
         },
     )
 }

@@ -48,11 +48,7 @@ struct Effort {
 impl Effort {
     /// How many rounds: `thorough` ones, or fewer.
     fn rounds(&self, thorough: usize) -> usize {
-        if self.quick {
-            thorough.div_ceil(4)
-        } else {
-            thorough
-        }
+        if self.quick { thorough.div_ceil(4) } else { thorough }
     }
 
     /// How much of an idle minute is watched: a whole number of the passes that the timer makes.
@@ -71,10 +67,7 @@ fn main() -> Result<()> {
         return busy::soak(&effort);
     }
     if let Some(other) = effort.against.take() {
-        let other = Effort {
-            binary: other,
-            ..effort.clone()
-        };
+        let other = Effort { binary: other, ..effort.clone() };
         println!("{}:", other.binary.display());
         println!("{}", table::render(&figures(&other)?));
         println!("{}:", effort.binary.display());

@@ -24,13 +24,9 @@ pub fn memory(program: &Program) -> Result<Memory> {
     let mib = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        kib.map(|kib| kib / 1024.0)
-            .with_context(|| format!("no {key} in smaps_rollup"))
+        kib.map(|kib| kib / 1024.0).with_context(|| format!("no {key} in smaps_rollup"))
     };
-    Ok(Memory {
-        resident: mib("Rss:")?,
-        anonymous: mib("Anonymous:")?,
-    })
+    Ok(Memory { resident: mib("Rss:")?, anonymous: mib("Anonymous:")? })
 }
 
 /// How many threads a process has right now.

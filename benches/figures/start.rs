@@ -15,14 +15,9 @@ const VOLUMES: usize = 1000;
 
 /// From the start of the process to the PV of the last of 1,000 mounted volumes.
 pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
-    let kinds = [
-        (Kind::Tmpfs, "1,000 tmpfs to 1,000 PVs"),
-        (Kind::Bind, "1,000 bind mounts to 1,000 PVs"),
-    ];
-    kinds
-        .map(|(kind, what)| figure(effort, kind, what))
-        .into_iter()
-        .collect()
+    let kinds =
+        [(Kind::Tmpfs, "1,000 tmpfs to 1,000 PVs"), (Kind::Bind, "1,000 bind mounts to 1,000 PVs")];
+    kinds.map(|(kind, what)| figure(effort, kind, what)).into_iter().collect()
 }
 
 fn figure(effort: &Effort, kind: Kind, what: &'static str) -> Result<Figure> {

@@ -74,9 +74,8 @@ impl Figure {
 /// The table, and a last line that says how many targets were missed.
 pub fn render(figures: &[Figure]) -> String {
     let head = ["FIGURE", "MEDIAN (SPREAD)", "TARGET", "MET"].map(str::to_owned);
-    let rows: Vec<[String; 4]> = std::iter::once(head)
-        .chain(figures.iter().map(Figure::row))
-        .collect();
+    let rows: Vec<[String; 4]> =
+        std::iter::once(head).chain(figures.iter().map(Figure::row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let (what, measured, target) = (width(0), width(1), width(2));
     let mut text = String::new();
@@ -89,11 +88,9 @@ pub fn render(figures: &[Figure]) -> String {
     let (met, missed): (Vec<bool>, Vec<bool>) = judged.partition(|met| *met);
     let _ = match missed.len() {
         0 => writeln!(text, "\nall {} targets are met", met.len()),
-        some => writeln!(
-            text,
-            "\n{some} of {} targets are MISSED on this machine",
-            some + met.len()
-        ),
+        some => {
+            writeln!(text, "\n{some} of {} targets are MISSED on this machine", some + met.len())
+        }
     };
     text
 }

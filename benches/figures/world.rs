@@ -35,10 +35,7 @@ pub fn on_stage<T: Send>(
     measure: impl FnOnce(&Stage) -> Result<T> + Send,
 ) -> Result<T> {
     let run = || {
-        let binary = effort
-            .binary
-            .to_str()
-            .context("the binary's path is not UTF-8")?;
+        let binary = effort.binary.to_str().context("the binary's path is not UTF-8")?;
         let mut stage = Stage::set_with(binary, change).context("the stage cannot be set")?;
         stage.add_arg("--log-level=info");
         // The default, which tests shorten.
@@ -53,15 +50,11 @@ pub fn on_stage<T: Send>(
 pub fn mount_volumes(stage: &Stage, disk: &Path, kind: Kind, count: usize) -> Result<()> {
     for number in 0..count {
         match kind {
-            Kind::Tmpfs => stage
-                .sandbox
-                .tmpfs(&format!("disks/fast/ram-{number}"), "size=1m")?,
+            Kind::Tmpfs => stage.sandbox.tmpfs(&format!("disks/fast/ram-{number}"), "size=1m")?,
             Kind::Bind => {
                 let source = disk.join(number.to_string());
                 fs::create_dir(&source)?;
-                stage
-                    .sandbox
-                    .bind(&source, &format!("disks/fast/dir-{number}"))?
+                stage.sandbox.bind(&source, &format!("disks/fast/dir-{number}"))?
             }
         };
     }
@@ -78,24 +71,16 @@ pub fn volumes(stage: &Stage, disk: &Path, count: usize) -> Result<()> {
 /// Makes PVs for other nodes, a hundred volumes each, and waits until the cluster has seen to them.
 /// Past the HTTP server, where they would be counted as requests.
 pub fn foreign_pvs(stage: &Stage, count: usize) -> Result<()> {
-    let embedded = stage
-        .embedded()
-        .context("a real cluster is always spoken to over HTTP")?;
+    let embedded = stage.embedded().context("a real cluster is always spoken to over HTTP")?;
     let store = embedded.store();
     let before = available(store);
     for number in 0..count {
         let (node, disk) = (number / 100, number % 100);
         store
-            .create(
-                &PERSISTENT_VOLUMES,
-                "",
-                foreign_pv(&format!("other-{node}"), disk),
-            )
+            .create(&PERSISTENT_VOLUMES, "", foreign_pv(&format!("other-{node}"), disk))
             .map_err(|error| anyhow!("a PV for another node: {error:?}"))?;
     }
-    until("the foreign PVs are available", || {
-        available(store) == before + count
-    })
+    until("the foreign PVs are available", || available(store) == before + count)
 }
 
 fn foreign_pv(node: &str, disk: usize) -> Value {
@@ -124,9 +109,7 @@ fn foreign_pv(node: &str, disk: usize) -> Value {
 
 fn available(store: &Store) -> usize {
     let pvs = store.list(&PERSISTENT_VOLUMES, None).items;
-    pvs.iter()
-        .filter(|pv| pv["status"]["phase"] == "Available")
-        .count()
+    pvs.iter().filter(|pv| pv["status"]["phase"] == "Available").count()
 }
 
 /// How many PVs our node has.

@@ -46,9 +46,7 @@ impl Pass {
             let owner = path_owner(&self.context, path, footprint, "", &self.facts).await?;
             owner.map_or(Ok(()), |owner| Err(Obstacle::Unknown(owner)))?;
         }
-        let unused = self
-            .facts
-            .ensure_no_host_path(&self.context, path, footprint);
+        let unused = self.facts.ensure_no_host_path(&self.context, path, footprint);
         unused.await?;
         let limit = match order.how {
             Intake::Link | Intake::Mount => TIMEOUT,

@@ -26,10 +26,7 @@ impl PassOwners {
             Action::Create(draft) => query(draft),
             _ => None,
         });
-        Self {
-            queries: Arc::new(queries.collect()),
-            found: Arc::default(),
-        }
+        Self { queries: Arc::new(queries.collect()), found: Arc::default() }
     }
 }
 

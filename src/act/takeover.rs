@@ -36,10 +36,7 @@ impl Pass {
             };
             if others.is_empty() {
                 // Any other reason than that of a volume that waits.
-                wait(
-                    Skip::new(SkipReason::Dirty, String::new()),
-                    retry::OWNED_DISK,
-                );
+                wait(Skip::new(SkipReason::Dirty, String::new()), retry::OWNED_DISK);
             } else {
                 this.take_over(&others, &volume, wait).await?;
             }
@@ -62,11 +59,7 @@ impl Pass {
             ([owner], Some(_)) if others.here.is_empty() => owner,
             (owners, _) => {
                 let is_here = owners.is_empty();
-                let pause = if is_here {
-                    retry::TAKEOVER
-                } else {
-                    retry::OWNED_DISK
-                };
+                let pause = if is_here { retry::TAKEOVER } else { retry::OWNED_DISK };
                 if let Some(skip) = others.skip(&volume.path) {
                     wait(skip, pause);
                 }
@@ -132,9 +125,6 @@ impl Pass {
         let pods = cluster.pods_of_claim(claim).await?;
         let is_elsewhere = |pod: &PodView| !pod.node.is_empty() && pod.node != node.name;
         let pod = pods.into_iter().find(is_elsewhere);
-        Ok(FormerNode {
-            nodes,
-            pod: pod.map(|pod| (pod.name, pod.node)),
-        })
+        Ok(FormerNode { nodes, pod: pod.map(|pod| (pod.name, pod.node)) })
     }
 }

@@ -21,13 +21,7 @@ pub struct Check {
     pub pre: bool,
 
     /// With --pre: file with the manifests, or with the ConfigMap only; - is the standard input.
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        default_value = "-",
-        requires = "pre"
-    )]
+    #[arg(short, long, value_name = "FILE", default_value = "-", requires = "pre")]
     pub filename: PathBuf,
 
     #[command(flatten)]

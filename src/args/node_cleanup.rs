@@ -12,12 +12,10 @@ use crate::view::CsiDriver;
 
 /// Arguments of `node-cleanup`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(
-    after_help = "docs/node-cleanup.md describes what is deleted, and when.\n\n\
+#[command(after_help = "docs/node-cleanup.md describes what is deleted, and when.\n\n\
     Environment: MY_NAMESPACE, POD_NAME and POD_UID (the pod that events are about), KUBECONFIG.\n\n\
     Example:\n  \
-    $ local-volume-provisioner node-cleanup --storageclass-names=local-nvme --pvc-deletion-delay=5m"
-)]
+    $ local-volume-provisioner node-cleanup --storageclass-names=local-nvme --pvc-deletion-delay=5m")]
 pub struct NodeCleanup {
     /// StorageClasses whose PersistentVolumes are deleted with their nodes, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
@@ -107,10 +105,7 @@ mod tests {
              -csi-drivers=lis.csi.aws.com,x=annotation:a|attribute:b",
         );
         assert_eq!(args.kubeconfig, Some(PathBuf::from("/etc/k")));
-        assert_eq!(
-            args.kube_api_endpoint,
-            Some(Uri::from_static("https://api:6443"))
-        );
+        assert_eq!(args.kube_api_endpoint, Some(Uri::from_static("https://api:6443")));
         assert_eq!(args.csi_drivers.len(), 2);
     }
 

@@ -36,12 +36,7 @@ pub struct Release {
     pub unless_installed: bool,
 
     /// The namespace of the DaemonSet.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "MY_NAMESPACE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAME", env = "MY_NAMESPACE", hide_env_values = true)]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub namespace: Option<String>,
 

@@ -64,15 +64,9 @@ pub(super) fn normalise(
 /// Whether a command line names a command, or asks for the help of the program.
 fn has_command(words: &[OsString], program: &Command) -> bool {
     let is_command = |word: &OsString| program.get_subcommands().any(|it| word == it.get_name());
-    let is_asked = |word: &OsString| {
-        ["-h", "--help", "-V", "--version", "help"]
-            .iter()
-            .any(|it| word == it)
-    };
-    words
-        .iter()
-        .skip(1)
-        .any(|it| is_command(it) || is_asked(it))
+    let is_asked =
+        |word: &OsString| ["-h", "--help", "-V", "--version", "help"].iter().any(|it| word == it);
+    words.iter().skip(1).any(|it| is_command(it) || is_asked(it))
 }
 
 /// A long flag with two dashes. Short flags, and their values after an equals sign, stay as they are.

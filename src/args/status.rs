@@ -20,12 +20,7 @@ pub struct Status {
     pub node: Option<String>,
 
     /// The address of the provisioner that is asked without --node and --all.
-    #[arg(
-        long,
-        value_name = "[HOST]:PORT",
-        default_value = ":8080",
-        conflicts_with = "outside"
-    )]
+    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8080", conflicts_with = "outside")]
     pub listen_address: String,
 
     /// The provisioners of all nodes, through the API server.

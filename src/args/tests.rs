@@ -27,9 +27,7 @@ fn run(line: &str) -> Run {
 }
 
 fn refusal(line: &str) -> String {
-    Args::from_command_line(words(&format!("provisioner {line}")), true)
-        .unwrap_err()
-        .to_string()
+    Args::from_command_line(words(&format!("provisioner {line}")), true).unwrap_err().to_string()
 }
 
 #[test]
@@ -83,10 +81,7 @@ fn log_level_overrides_verbosity() {
         ("-v=10", LevelFilter::TRACE),
         ("-v=10 --log-level=warn", LevelFilter::WARN),
         ("run -v=4", LevelFilter::DEBUG),
-        (
-            "node-cleanup --storageclass-names=a -v=4",
-            LevelFilter::DEBUG,
-        ),
+        ("node-cleanup --storageclass-names=a -v=4", LevelFilter::DEBUG),
         ("discover", LevelFilter::INFO),
     ] {
         assert_eq!(parsed(line).log().level(), level, "{line}");
@@ -137,18 +132,12 @@ fn job_has_a_method_or_a_command_that_is_passed_on() {
         ("job --method auto", Cleaner::Method(CleanMethod::Auto)),
         ("job", Cleaner::default()),
         ("job /scripts/shred.sh 2", command("/scripts/shred.sh 2")),
-        (
-            "job mkfs.ext4 -F --help -v=1 -method=x",
-            command("mkfs.ext4 -F --help -v=1 -method=x"),
-        ),
+        ("job mkfs.ext4 -F --help -v=1 -method=x", command("mkfs.ext4 -F --help -v=1 -method=x")),
     ] {
         assert_eq!(cleaner(line), expected, "{line}");
     }
     let text = refusal("job --method=contents");
-    assert!(
-        text.contains("quick, zero, overwrite, discard, auto"),
-        "{text}"
-    );
+    assert!(text.contains("quick, zero, overwrite, discard, auto"), "{text}");
 }
 
 #[test]
@@ -160,14 +149,8 @@ fn a_bad_value_is_refused_with_a_reason() {
         ("--release-quiet-period=soon", "not a duration"),
         ("--metrics-path=metrics", "begin with"),
         ("--log-format=xml", "text, json"),
-        (
-            "-v=much",
-            "'much' for '--v <NUMBER>': write a whole number, such as 4",
-        ),
-        (
-            "--v=abc",
-            "'abc' for '--v <NUMBER>': write a whole number, such as 4",
-        ),
+        ("-v=much", "'much' for '--v <NUMBER>': write a whole number, such as 4"),
+        ("--v=abc", "'abc' for '--v <NUMBER>': write a whole number, such as 4"),
         (
             "--log-level=loud",
             "'loud' for '--log-level <LEVEL>': write error, warn, info, debug or trace",
@@ -202,18 +185,12 @@ fn a_bad_value_is_refused_with_a_reason() {
 fn the_environment_is_read_through_the_lookup() {
     let environment = |entries: &'static [(&str, &str)]| {
         Environment::read(|name| {
-            entries
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value.into())
+            entries.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
         })
     };
     let empty = environment(&[("MY_NODE_NAME", ""), ("MY_NAMESPACE", "")]);
     assert_eq!(empty, environment(&[]));
-    assert_eq!(
-        (empty.namespace.as_str(), empty.namespace_defaulted),
-        ("default", true)
-    );
+    assert_eq!((empty.namespace.as_str(), empty.namespace_defaulted), ("default", true));
     let error = empty.require_node_name().unwrap_err();
     assert!(error.contains("MY_NODE_NAME"), "{error}");
 
@@ -225,10 +202,7 @@ fn the_environment_is_read_through_the_lookup() {
         ("JOB_IMAGE_PULL_SECRETS", "a, b,"),
     ]);
     assert_eq!(full.require_node_name(), Ok("node-1".into()));
-    assert!(
-        !full.namespace_defaulted,
-        "set to what the default is, but set"
-    );
+    assert!(!full.namespace_defaulted, "set to what the default is, but set");
     assert_eq!(full.installation.as_deref(), Some("default/lvp"));
     let unknown = environment(&[("MY_DAEMONSET", "lvp")]);
     assert_eq!(unknown.installation, None, "the namespace is a guess");
@@ -238,24 +212,16 @@ fn the_environment_is_read_through_the_lookup() {
 
     let pod = environment(&[("HOSTNAME", "from-hostname")]);
     assert_eq!(pod.pod_name.as_deref(), Some("from-hostname"));
-    let pod = environment(&[
-        ("HOSTNAME", "host"),
-        ("POD_NAME", "pod"),
-        ("POD_UID", "uid"),
-    ]);
-    assert_eq!(
-        (pod.pod_name.as_deref(), pod.pod_uid.as_deref()),
-        (Some("pod"), Some("uid"))
-    );
+    let pod = environment(&[("HOSTNAME", "host"), ("POD_NAME", "pod"), ("POD_UID", "uid")]);
+    assert_eq!((pod.pod_name.as_deref(), pod.pod_uid.as_deref()), (Some("pod"), Some("uid")));
 }
 
 #[test]
 fn release_requires_a_scope() {
     let parse =
         |line: &str| Args::from_command_line(words(&format!("provisioner release {line}")), false);
-    let Command::Release(release) = parse("-finalizers -daemonset=a -namespace b -timeout 30s")
-        .unwrap()
-        .command
+    let Command::Release(release) =
+        parse("-finalizers -daemonset=a -namespace b -timeout 30s").unwrap().command
     else {
         panic!("another command");
     };
@@ -309,9 +275,7 @@ fn clean_requires_a_volume_and_asks_by_default() {
 
 #[test]
 fn metrics_path_in_use_or_with_a_pattern_is_refused() {
-    for path in [
-        "/healthz", "/ready", "/status", "metrics", "/{m}", "/:m", "/*m",
-    ] {
+    for path in ["/healthz", "/ready", "/status", "metrics", "/{m}", "/:m", "/*m"] {
         assert!(absolute(path).is_err(), "{path}");
     }
     assert_eq!(absolute("/a-b/c_d.e"), Ok("/a-b/c_d.e".into()));

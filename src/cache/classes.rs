@@ -37,10 +37,7 @@ impl ClassCache {
             }
             ControlFlow::Continue(())
         });
-        Self {
-            known,
-            _task: JoinSet::from_iter([task]),
-        }
+        Self { known, _task: JoinSet::from_iter([task]) }
     }
 
     /// Waits for the first list, up to a limit.

@@ -29,12 +29,7 @@ pub struct InstallationCache {
 impl InstallationCache {
     /// A cache that reads a DaemonSet several times within `limit`, and notifies `wake` of changes.
     pub fn new(cluster: &Cluster, limit: Duration, wake: Arc<Notify>) -> Self {
-        Self {
-            cluster: cluster.clone(),
-            period: limit / READS,
-            wake,
-            followed: BTreeMap::new(),
-        }
+        Self { cluster: cluster.clone(), period: limit / READS, wake, followed: BTreeMap::new() }
     }
 
     /// Follows the installations that PVs name, and no others.
@@ -110,11 +105,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_mins(1);
 
     /// A cache, the code of the server's next answers, and the paths that were read.
-    fn cache() -> (
-        InstallationCache,
-        watch::Sender<StatusCode>,
-        Arc<Mutex<Vec<String>>>,
-    ) {
+    fn cache() -> (InstallationCache, watch::Sender<StatusCode>, Arc<Mutex<Vec<String>>>) {
         let (code, codes) = watch::channel(StatusCode::NOT_FOUND);
         let read = Arc::<Mutex<Vec<String>>>::default();
         let paths = Arc::clone(&read);
@@ -156,11 +147,7 @@ mod tests {
         assert!(cache.absent_for()[OTHER] < LIMIT);
         seconds(2).await;
         assert!(cache.absent_for()[OTHER] >= LIMIT);
-        for other in [
-            StatusCode::OK,
-            StatusCode::FORBIDDEN,
-            StatusCode::INTERNAL_SERVER_ERROR,
-        ] {
+        for other in [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::INTERNAL_SERVER_ERROR] {
             code.send_replace(other);
             seconds(20).await;
             assert_eq!(cache.absent_for(), BTreeMap::new(), "{other}");

@@ -60,13 +60,7 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     pub fn new(cluster: &Cluster, resource: &'static str, api: Api<K>, config: Config) -> Self {
-        Self {
-            cluster: cluster.clone(),
-            resource,
-            api,
-            config,
-            is_broken: false,
-        }
+        Self { cluster: cluster.clone(), resource, api, config, is_broken: false }
     }
 
     /// Lists the objects, then watches them.

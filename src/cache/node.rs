@@ -33,10 +33,7 @@ impl NodeCache {
         let table = Known::default();
         let task = watch.follow(table.clone(), read, async move |change| {
             let found = match change {
-                Ok(_) => table
-                    .borrow()
-                    .as_ref()
-                    .and_then(|it| it.get(&name).cloned()),
+                Ok(_) => table.borrow().as_ref().and_then(|it| it.get(&name).cloned()),
                 // Older roles permit `get` on Nodes, but not `watch`.
                 Err(Denied) => match cluster.node(&name).await {
                     Err(ApiError::NotFound) => None,
@@ -57,10 +54,7 @@ impl NodeCache {
             }
             ControlFlow::Continue(())
         });
-        Self {
-            view,
-            _task: JoinSet::from_iter([task]),
-        }
+        Self { view, _task: JoinSet::from_iter([task]) }
     }
 
     /// The Node; `None` while it does not exist.

@@ -120,11 +120,7 @@ impl PvCache {
         let unlabelled = ListParams::default().labels(&format!("!{LABEL_HOSTNAME}"));
         let mut failures = 0;
         let pvs = loop {
-            match expectations
-                .cluster
-                .pvs_in_pages(unlabelled.clone(), may_own)
-                .await
-            {
+            match expectations.cluster.pvs_in_pages(unlabelled.clone(), may_own).await {
                 Ok(pvs) => break pvs,
                 Err(error) => {
                     tracing::warn!(%error, "the PVs without a hostname label could not be listed; no PV is created or cleaned until they are");

@@ -86,10 +86,8 @@ mod tests {
 
     #[test]
     fn idle_io_priority_ends_with_the_cleaner() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             assert_eq!(blocking(true, || Ok(is_idle())).await, Ok(true));
             assert_eq!(blocking(false, || Ok(is_idle())).await, Ok(false));

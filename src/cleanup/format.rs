@@ -65,12 +65,7 @@ pub(super) async fn take_in(disk: OpenVolume, order: &DiskOrder) -> Result<(), F
     let (class, how) = (&order.volume.class, order.how);
     let (entry, mark) = (order.volume.mount_path.clone(), order.mark.clone());
     let rule = class.devices.clone().ok_or_else(not_a_disk)?;
-    let OpenVolume {
-        volume,
-        lock,
-        marker,
-        ..
-    } = disk;
+    let OpenVolume { volume, lock, marker, .. } = disk;
     let Opened::Device(device) = volume else {
         return Err(not_a_disk());
     };
@@ -156,11 +151,7 @@ pub(super) async fn reformat(
         if identity::of_filesystem(&root, &Sysfs::default())? != identity {
             return Err(Failure::new(format!("{path} has another filesystem now")));
         }
-        Ok(VolumeLock::acquire(
-            root.as_fd(),
-            path.as_path(),
-            Access::Clean,
-        )?)
+        Ok(VolumeLock::acquire(root.as_fd(), path.as_path(), Access::Clean)?)
     };
     blocking(false, lock).await
 }
@@ -201,10 +192,7 @@ impl Target {
 
     /// Writes the mark of the disk. Blocking.
     fn write_mark(&self, state: MarkState) -> Result<(), Failure> {
-        let mark = Mark {
-            state,
-            ..self.mark.clone()
-        };
+        let mark = Mark { state, ..self.mark.clone() };
         Ok(self.marker.write(&self.lock, &mark)?)
     }
 

@@ -208,11 +208,7 @@ fn uses_claim(
     successor: Option<&ClaimView>,
     kubelet_is_seen: bool,
 ) -> bool {
-    let begun = if kubelet_is_seen {
-        pod.started
-    } else {
-        pod.created
-    };
+    let begun = if kubelet_is_seen { pod.started } else { pod.created };
     // API times are whole seconds, and a claim and its Pod are often created in the same second. Usually, the old claim
     // stays as long as a Pod uses it.
     let uses_successor = matches!((begun, successor.and_then(|claim| claim.created)), (Some(begun), Some(created))
@@ -258,11 +254,7 @@ async fn ensure_kubelet_unmounted(
     if sees_all || context.table.known_for(&order.pv.tenancy()) >= quiet {
         return Ok(uses.sees_pods && is_local);
     }
-    let unseen = if is_local {
-        what
-    } else {
-        "the kubelet of another node"
-    };
+    let unseen = if is_local { what } else { "the kubelet of another node" };
     let by = format!("{unseen} is not visible here, so {quiet:?} must pass after the release");
     in_use(by, retry::LONG_USE)
 }
@@ -294,10 +286,9 @@ pub(super) fn api(what: &'static str) -> impl Fn(ApiError) -> Stop {
         match error {
             ApiError::Conflict | ApiError::NotFound => Stop::Changed(by),
             // Transient errors: checking again costs little.
-            ApiError::Failed(_) | ApiError::Disk(_) => Stop::InUse {
-                by,
-                notify_after: retry::LONG_USE,
-            },
+            ApiError::Failed(_) | ApiError::Disk(_) => {
+                Stop::InUse { by, notify_after: retry::LONG_USE }
+            }
             ApiError::Forbidden { .. } => {
                 let text = format!("{by}; {REMEDY}, then cleaning starts automatically");
                 Failure::with_reason(reasons::PERMISSION_MISSING, text).into()

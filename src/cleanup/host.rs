@@ -153,11 +153,7 @@ pub struct PassFacts {
 impl PassFacts {
     /// Facts that were not read.
     pub fn new(config: Arc<Config>) -> Self {
-        Self {
-            config,
-            read: Arc::default(),
-            host_paths: Arc::default(),
-        }
+        Self { config, read: Arc::default(), host_paths: Arc::default() }
     }
 }
 
@@ -177,12 +173,7 @@ impl LocalHost {
     pub fn new(kubelet: KubeletDir, state: StateDir, links: Result<LinkDir, String>) -> Self {
         let disks = LocalDisks::new(state, Some(kubelet.clone()));
         let resolving = Arc::default();
-        Self {
-            disks,
-            kubelet,
-            links,
-            resolving,
-        }
+        Self { disks, kubelet, links, resolving }
     }
 
     /// The directories are not touched: one may be on a disk that does not answer.
@@ -330,11 +321,7 @@ impl Host for LocalHost {
                 Err(error) if !would_be_seen && error.kind() == NotFound => Vec::new(),
                 paths => paths?,
             };
-            Ok(KubeletUses {
-                sees_pods: would_be_seen || kubelet.visible(),
-                would_be_seen,
-                paths,
-            })
+            Ok(KubeletUses { sees_pods: would_be_seen || kubelet.visible(), would_be_seen, paths })
         });
         look.map(|looked| looked?).boxed()
     }

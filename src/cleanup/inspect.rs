@@ -64,10 +64,7 @@ pub enum Obstacle {
 
 impl Obstacle {
     pub(super) fn in_use(user: impl Into<String>) -> Self {
-        Self::InUse {
-            user: user.into(),
-            notify_after: retry::SHORT_USE,
-        }
+        Self::InUse { user: user.into(), notify_after: retry::SHORT_USE }
     }
 }
 
@@ -159,9 +156,7 @@ impl NodeFacts {
 /// The discovery directories of the classes. `real` finds the path of one without links.
 pub(crate) fn discovery_dirs(config: &Config, real: impl Fn(&MountPath) -> PathBuf) -> Vec<Dir> {
     let classes = config.classes.values();
-    classes
-        .map(|class| Dir::discovery(class.host_dir.as_str(), real(&class.mount_dir)))
-        .collect()
+    classes.map(|class| Dir::discovery(class.host_dir.as_str(), real(&class.mount_dir))).collect()
 }
 
 /// Checks for everything on this machine that forbids offering or cleaning a volume. Blocking.
@@ -293,10 +288,7 @@ fn overlay_over<'a>(
 }
 
 fn kubelet_has(how: &str, point: &Path) -> Obstacle {
-    Obstacle::in_use(format!(
-        "the kubelet has it {how} for a Pod, at {}",
-        shown(point)
-    ))
+    Obstacle::in_use(format!("the kubelet has it {how} for a Pod, at {}", shown(point)))
 }
 
 /// The device whose device node is mounted at a path.

@@ -22,10 +22,7 @@ use super::volume::{Access, OpenVolume};
 /// Why it is not taken in.
 pub(super) fn open(order: &DiskOrder, facts: &NodeFacts) -> Result<OpenVolume, Obstacle> {
     let unknown = |why: String| Obstacle::Unknown(why);
-    let path: MountPath = order
-        .link
-        .parse()
-        .map_err(|why: &str| unknown(why.to_owned()))?;
+    let path: MountPath = order.link.parse().map_err(|why: &str| unknown(why.to_owned()))?;
     let class = &order.volume.class;
     let access = match order.how {
         Intake::Link => Access::Offer,
@@ -36,9 +33,7 @@ pub(super) fn open(order: &DiskOrder, facts: &NodeFacts) -> Result<OpenVolume, O
     if (&found.identity, found.capacity, &found.mark)
         != (&planned.identity, planned.capacity, &planned.mark)
     {
-        return Err(unknown(
-            "it has been exchanged or marked since it was found".into(),
-        ));
+        return Err(unknown("it has been exchanged or marked since it was found".into()));
     }
     let found = contents(&opened.volume, &facts.machine.sysfs).map_err(unknown)?;
     match (order.how, &found) {

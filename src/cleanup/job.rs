@@ -121,10 +121,7 @@ pub(super) async fn check_result(
     if let Err(error) = context.cluster.delete_job(namespace, job).await {
         tracing::warn!(job = shown, %error, "cannot delete the Job whose device is not clean");
     }
-    let text = format!(
-        "Job {shown} succeeded, but the device is not clean: {}",
-        failure.message
-    );
+    let text = format!("Job {shown} succeeded, but the device is not clean: {}", failure.message);
     Err(Failure::with_reason(failure.reason, text))
 }
 
@@ -133,10 +130,8 @@ fn is_same_device(commit: &Commit, job: &JobView) -> Result<(), Failure> {
     if of_job == commit.identity() {
         return Ok(());
     }
-    let text = format!(
-        "the Job was created for {of_job:?}, but the device is {:?}",
-        commit.identity()
-    );
+    let text =
+        format!("the Job was created for {of_job:?}, but the device is {:?}", commit.identity());
     Err(Failure::new(text))
 }
 

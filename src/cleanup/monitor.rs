@@ -190,10 +190,7 @@ mod tests {
         let hanging = "not stopped within 3s";
         for (outcome, expected) in [
             (Some(Ok(())), "which does not count"),
-            (
-                Some(Err(failure("a part of it may still run"))),
-                "a part of it may still run",
-            ),
+            (Some(Err(failure("a part of it may still run"))), "a part of it may still run"),
             (None, hanging),
         ] {
             let progress = Progress::default();

@@ -83,12 +83,7 @@ mod tests {
         ] {
             for (owns_below, expected) in [(true, local), (false, hostpath)] {
                 let (pv, uid, path) = ("pv".into(), "uid".into(), path.into());
-                let owner = PathOwner {
-                    pv,
-                    uid,
-                    path,
-                    owns_below,
-                };
+                let owner = PathOwner { pv, uid, path, owns_below };
                 let found = owns(&owner, &HostPaths::default(), &entry, &volume);
                 assert_eq!(found.is_some(), expected, "{owner:?}");
             }

@@ -89,10 +89,7 @@ pub async fn release(context: &CleanupContext, wiped: &Wiped) {
             return context.table.mark_blocked(&tenancy, why, None);
         }
         Err(stop) => {
-            tracing::warn!(
-                "the volume is clean, but releasing its PV failed: {}",
-                stop.message()
-            );
+            tracing::warn!("the volume is clean, but releasing its PV failed: {}", stop.message());
             return context.table.mark_unreleased(&tenancy, &stop);
         }
     }

@@ -111,11 +111,7 @@ pub struct ProcTable {
 impl ProcTable {
     /// An empty table. `epoch` is the zero point of [`crate::plan::Snapshot::now`].
     pub fn new(epoch: Instant) -> Self {
-        Self {
-            entries: DashMap::new(),
-            facts: Mutex::default(),
-            epoch,
-        }
+        Self { entries: DashMap::new(), facts: Mutex::default(), epoch }
     }
 
     /// The time since the process started, see [`crate::plan::Snapshot::now`].
@@ -136,10 +132,8 @@ impl ProcTable {
             let state = CleanupState::Waiting { reason, job };
             ProcEntry::new(order.pv.name.clone(), order.volume.path.clone(), state, now)
         });
-        let is_clean = matches!(
-            entry.cleanup.state,
-            CleanupState::Wiped { .. } | CleanupState::Released
-        );
+        let is_clean =
+            matches!(entry.cleanup.state, CleanupState::Wiped { .. } | CleanupState::Released);
         if entry.cleanup.running || is_clean {
             return None;
         }
@@ -263,8 +257,7 @@ impl ProcTable {
 
     /// Removes a cleanup, unless a task runs for it.
     pub fn forget(&self, tenancy: &Tenancy) {
-        self.entries
-            .remove_if(tenancy, |_, entry| !entry.cleanup.running);
+        self.entries.remove_if(tenancy, |_, entry| !entry.cleanup.running);
     }
 
     /// Whether any task runs.
@@ -287,10 +280,8 @@ impl ProcTable {
     pub fn by_pv(&self) -> BTreeMap<String, ProcEntry> {
         let mut entries: Vec<_> = self.entries.iter().map(|entry| entry.clone()).collect();
         entries.sort_by_key(|ProcEntry { cleanup, .. }| {
-            let is_over = matches!(
-                cleanup.state,
-                CleanupState::Failed { .. } | CleanupState::Released
-            );
+            let is_over =
+                matches!(cleanup.state, CleanupState::Failed { .. } | CleanupState::Released);
             (cleanup.running || !is_over, cleanup.since)
         });
         // Of several entries of a PV, the last one stays.
@@ -305,10 +296,7 @@ impl ProcTable {
             suspended: entry.progress.is_suspended(),
             ..entry.cleanup.clone()
         };
-        self.entries
-            .iter()
-            .map(|entry| (entry.key().clone(), view(&entry)))
-            .collect()
+        self.entries.iter().map(|entry| (entry.key().clone(), view(&entry))).collect()
     }
 
     /// Ends the pauses of all that waits for the API server or a user.

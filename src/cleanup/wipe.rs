@@ -156,11 +156,7 @@ fn empty(root: &FsRoot, trim: bool, progress: &Progress) -> Result<(), Failure> 
         return Ok(());
     }
     let trimmed = trim::trim_rarely(root.as_fd(), root.mount().device, progress)?;
-    tracing::debug!(
-        removed = progress.entries(),
-        ?trimmed,
-        "the directory is empty"
-    );
+    tracing::debug!(removed = progress.entries(), ?trimmed, "the directory is empty");
     match trimmed {
         Trim::Failed(errno @ (Errno::EIO | Errno::EROFS)) => {
             let message = format!(

@@ -29,8 +29,7 @@ impl Cluster {
     pub async fn list_jobs(&self, namespace: &str, labels: &str) -> Result<Vec<JobView>, ApiError> {
         let params = ListParams::default().labels(labels);
         let keep = |job| Some(JobView::from_api(&job));
-        self.list_pages(JOBS, self.jobs(namespace), params, keep)
-            .await
+        self.list_pages(JOBS, self.jobs(namespace), params, keep).await
     }
 
     /// Reads a Job.

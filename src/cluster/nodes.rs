@@ -164,10 +164,7 @@ mod tests {
             // Two effects.
             (&["ours", "other", "ours"], &[2, 0]),
         ] {
-            let taint = |key: &&str| Taint {
-                key: (*key).to_owned(),
-                ..Taint::default()
-            };
+            let taint = |key: &&str| Taint { key: (*key).to_owned(), ..Taint::default() };
             let taints: Vec<_> = keys.iter().map(taint).collect();
             let mut expected =
                 vec![json!({ "op": "test", "path": "/metadata/uid", "value": "uid" })];

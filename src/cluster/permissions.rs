@@ -88,11 +88,7 @@ mod tests {
                 r#"persistentvolumes "pv-1" is forbidden: ValidatingAdmissionPolicy 'pvs' with binding 'pvs' denied request: User "lvp" may not"#,
                 false,
             ),
-            (
-                403,
-                r#"admission webhook "pv.example.com" denied the request: no"#,
-                false,
-            ),
+            (403, r#"admission webhook "pv.example.com" denied the request: no"#, false),
             (
                 403,
                 r#"events "e" is forbidden: unable to create new content in namespace a because it is being terminated"#,

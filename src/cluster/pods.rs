@@ -187,11 +187,8 @@ impl Cluster {
         for pod in pods.iter_mut().filter(|pod| !pod.terminal) {
             for name in &pod.claims {
                 let key = (pod.uid.clone(), name.clone());
-                let claim = ClaimRef {
-                    namespace: pod.namespace.clone(),
-                    name: name.clone(),
-                    uid: None,
-                };
+                let claim =
+                    ClaimRef { namespace: pod.namespace.clone(), name: name.clone(), uid: None };
                 if known.contains(&claim) {
                     continue;
                 }

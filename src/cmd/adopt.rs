@@ -38,10 +38,7 @@ pub async fn command(request: &Adopt, out: &mut (dyn Write + Send)) -> Result<Ex
     let (provisioners, former) = (&request.provisioners, &request.from_cluster);
     let cluster = cluster(&provisioners.api_server).await?;
     let (mut wanted, is_complete) = of_former_cluster(&cluster, provisioners, former, out).await?;
-    let all: BTreeMap<_, _> = wanted
-        .iter()
-        .map(|it| (it.place(), it.node.clone()))
-        .collect();
+    let all: BTreeMap<_, _> = wanted.iter().map(|it| (it.place(), it.node.clone())).collect();
     let is =
         |wanted: &Option<String>, it: &String| wanted.as_ref().is_none_or(|wanted| wanted == it);
     wanted.retain(|it| is(&request.node, &it.node) && is(&request.class, &it.class));

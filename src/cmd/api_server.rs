@@ -56,10 +56,7 @@ pub(super) async fn config(args: &ApiServer) -> Result<Config> {
 
 async fn read(path: Option<&Path>, context: Option<String>) -> Result<Config, KubeconfigError> {
     let file = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from)?;
-    let options = KubeConfigOptions {
-        context,
-        ..KubeConfigOptions::default()
-    };
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     Config::from_custom_kubeconfig(file, &options).await
 }
 
@@ -101,11 +98,9 @@ mod tests {
 
     #[test]
     fn error_of_a_kubeconfig_has_no_line_of_it() {
-        for text in [
-            "users:\n- name: a\n  user: {token: s3cret",
-            "users: s3cret",
-            "clusters: [s3cret]",
-        ] {
+        for text in
+            ["users:\n- name: a\n  user: {token: s3cret", "users: s3cret", "clusters: [s3cret]"]
+        {
             let parsed = Kubeconfig::from_yaml(text).unwrap_err();
             let message = cause(&parsed);
             assert!(message.contains("kubectl"), "{message}");
@@ -117,15 +112,9 @@ mod tests {
     async fn missing_kubeconfig_and_context_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
-        let args = ApiServer {
-            kubeconfig: Some(path.clone()),
-            context: Some("elsewhere".into()),
-        };
+        let args = ApiServer { kubeconfig: Some(path.clone()), context: Some("elsewhere".into()) };
         let error = config(&args).await.unwrap_err().to_string();
-        assert!(
-            error.starts_with(&format!("--kubeconfig {}", path.display())),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("--kubeconfig {}", path.display())), "{error}");
         assert!(error.contains("--context elsewhere"), "{error}");
         std::fs::write(&path, "contexts: []").unwrap();
         let error = config(&args).await.unwrap_err().to_string();

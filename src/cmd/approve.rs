@@ -58,10 +58,7 @@ pub async fn command(request: &Approve, out: &mut (dyn Write + Send)) -> Result<
     }
     let annotated = cluster.annotate_node(node, &annotations.into()).await;
     annotated.with_context(|| format!("annotating node {node}"))?;
-    writeln!(
-        out,
-        "node {node}: approved; the provisioner takes them in within seconds"
-    )?;
+    writeln!(out, "node {node}: approved; the provisioner takes them in within seconds")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,10 +18,7 @@ pub(super) const OTHER_ANSWER: &str = "that is another answer; nothing was chang
 pub(super) fn ensure_terminal() -> Result<()> {
     let is_seen = io::stdout().is_terminal() && io::stderr().is_terminal();
     let text = "there is no terminal for the question; check with --dry-run first, then use --yes";
-    ensure!(
-        is_seen && io::stdin().is_terminal(),
-        UsageError(text.into())
-    );
+    ensure!(is_seen && io::stdin().is_terminal(), UsageError(text.into()));
     Ok(())
 }
 

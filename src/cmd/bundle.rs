@@ -32,10 +32,7 @@ use parts::Parts;
 pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
     let to_stdout = request.output.as_deref() == Some(Path::new("-"));
     let text = "--output -: the standard output is a terminal; redirect it, or name a file";
-    ensure!(
-        !(to_stdout && io::stdout().is_terminal()),
-        UsageError(text.into())
-    );
+    ensure!(!(to_stdout && io::stdout().is_terminal()), UsageError(text.into()));
     let cluster = cluster(&request.provisioners.api_server).await?;
     let version = cluster.client.apiserver_version().await;
     let version = version.context("asking the API server for its version")?;
@@ -45,11 +42,7 @@ pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<E
     let path = path.unwrap_or_else(|| format!("{dir}.tar.gz").into());
 
     let mut file = None;
-    let sink: &mut (dyn Write + Send) = if to_stdout {
-        out
-    } else {
-        file.insert(create(&path)?)
-    };
+    let sink: &mut (dyn Write + Send) = if to_stdout { out } else { file.insert(create(&path)?) };
     let archive = Archive::new(sink, dir, now.as_second().unsigned_abs());
     let program = program().render_version();
     let versions = format!("{program}API server {}\n", version.git_version);
@@ -69,10 +62,7 @@ async fn write(
     versions: String,
     mut archive: Archive<'_>,
 ) -> Result<usize> {
-    let mut reader = Reader {
-        cluster,
-        errors: Vec::new(),
-    };
+    let mut reader = Reader { cluster, errors: Vec::new() };
     let parts = Parts::read(&mut reader, request.provisioners.namespace.as_deref()).await;
     archive.add("version.txt", versions.into())?;
     if !request.with_names {

@@ -46,8 +46,7 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
         None => installed(&cluster, namespace).await?,
     };
     let text = findings.text(io::stdout().is_terminal());
-    out.write_all(text.as_bytes())
-        .context("writing the result")?;
+    out.write_all(text.as_bytes()).context("writing the result")?;
     Ok(ExitCode::from(u8::from(findings.failed() > 0)))
 }
 
@@ -55,10 +54,7 @@ pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<Ex
 async fn answers(cluster: &Cluster) -> Result<Findings> {
     let mut findings = Findings::default();
     let answer = cluster.client.apiserver_version().await;
-    version(
-        &answer.context("asking the API server for its version")?,
-        &mut findings,
-    );
+    version(&answer.context("asking the API server for its version")?, &mut findings);
     Ok(findings)
 }
 
@@ -118,11 +114,7 @@ mod tests {
     #[test]
     fn old_kubernetes_is_a_problem() {
         for (minor, failed) in [("24", 1), ("24+", 1), ("25", 0), ("25+", 0), ("37", 0)] {
-            let info = Info {
-                major: "1".into(),
-                minor: minor.into(),
-                ..Info::default()
-            };
+            let info = Info { major: "1".into(), minor: minor.into(), ..Info::default() };
             let mut findings = Findings::default();
             version(&info, &mut findings);
             assert_eq!(findings.failed(), failed, "{minor}");

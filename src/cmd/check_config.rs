@@ -103,10 +103,7 @@ mod tests {
             "  trim                 true",
             "  weakIdentity         Consent",
         ] {
-            assert!(
-                text.lines().any(|found| found == line),
-                "no line {line:?} in\n{text}"
-            );
+            assert!(text.lines().any(|found| found == line), "no line {line:?} in\n{text}");
         }
     }
 
@@ -129,10 +126,7 @@ mod tests {
     #[test]
     fn faults_and_warnings_are_shown_with_the_valid_classes() {
         let (code, text) = check(&[
-            (
-                "storageClassMap",
-                &format!("{GOOD}bad: {{hostDir: mnt, volumeMode: block}}\n"),
-            ),
+            ("storageClassMap", &format!("{GOOD}bad: {{hostDir: mnt, volumeMode: block}}\n")),
             ("useJobsForCleaning", "true"),
         ]);
         assert_eq!(code, ExitCode::from(1), "{text}");
@@ -149,28 +143,18 @@ mod tests {
     fn warnings_alone_do_not_fail() {
         let (code, text) = check(&[]);
         assert_eq!(code, ExitCode::SUCCESS, "{text}");
-        assert!(
-            text.starts_with("warning: no class is configured"),
-            "{text}"
-        );
+        assert!(text.starts_with("warning: no class is configured"), "{text}");
     }
 
     #[test]
     fn configuration_with_which_the_provisioner_does_not_start_is_a_fault() {
         for (key, value, words) in [
-            (
-                "storageClassMap",
-                "a: [",
-                "the configuration key storageClassMap is not valid YAML",
-            ),
+            ("storageClassMap", "a: [", "the configuration key storageClassMap is not valid YAML"),
             ("useAlphaAPI", "true", "useAlphaAPI is true"),
         ] {
             let (code, text) = check(&[(key, value)]);
             assert_eq!(code, ExitCode::from(1), "{text}");
-            assert!(
-                text.starts_with("fault: ") && text.contains(words),
-                "{text}"
-            );
+            assert!(text.starts_with("fault: ") && text.contains(words), "{text}");
             assert!(!text.contains("Effective"), "{text}");
         }
     }
@@ -221,10 +205,7 @@ mod tests {
     #[test]
     fn missing_file_or_directory_is_a_usage_error() {
         let nowhere = Path::new("/nonexistent/config");
-        for request in [
-            request(nowhere, None),
-            request(nowhere, Some(nowhere.into())),
-        ] {
+        for request in [request(nowhere, None), request(nowhere, Some(nowhere.into()))] {
             let error = run(&request, &mut Vec::new()).unwrap_err();
             let UsageError(text) = error.downcast_ref().unwrap();
             assert!(

@@ -25,17 +25,13 @@ pub fn command(shell: Shell, out: &mut dyn Write) -> ExitCode {
 /// # Errors
 /// When the output cannot be written.
 pub fn complete(words: &[String], out: &mut dyn Write) -> Result<ExitCode> {
-    let (last, before) = words
-        .split_last()
-        .map_or(("", words), |(last, it)| (last, it));
+    let (last, before) = words.split_last().map_or(("", words), |(last, it)| (last, it));
     let program = program();
     let found: Vec<(String, String)> = match before.first() {
         None => {
             let commands = program.get_subcommands().filter(|it| !it.is_hide_set());
             let about = |it: &clap::Command| it.get_about().map(ToString::to_string);
-            commands
-                .map(|it| (it.get_name().to_owned(), about(it).unwrap_or_default()))
-                .collect()
+            commands.map(|it| (it.get_name().to_owned(), about(it).unwrap_or_default())).collect()
         }
         Some(name) => {
             let command = program.find_subcommand(name).into_iter();
@@ -84,10 +80,7 @@ mod tests {
             let mut out = Vec::new();
             command(shell, &mut out);
             let text = String::from_utf8(out).unwrap();
-            assert!(
-                text.contains("explain") && text.contains("dry-run"),
-                "{shell}"
-            );
+            assert!(text.contains("explain") && text.contains("dry-run"), "{shell}");
         }
     }
 }

@@ -55,10 +55,7 @@ pub async fn command(request: &Consent, out: &mut (dyn Write + Send)) -> Result<
         }
         let given = give(&cluster, volume, consent).await;
         given.with_context(|| format!("annotating for {name}"))?;
-        writeln!(
-            out,
-            "{name}: consent given; the provisioner acts within seconds"
-        )?;
+        writeln!(out, "{name}: consent given; the provisioner acts within seconds")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -114,9 +111,7 @@ async fn all(
     let class = request.class.as_deref().unwrap_or_default();
     let former = request.from_cluster.as_deref().unwrap_or_default();
     let Some(verb @ (Verb::Wipe | Verb::Accept)) = request.verb() else {
-        bail!(UsageError(
-            "--all requires --wipe or --accept; see also adopt".into()
-        ));
+        bail!(UsageError("--all requires --wipe or --accept; see also adopt".into()));
     };
     let (found, _) = of_former_cluster(cluster, &request.provisioners, former, out).await?;
     let found = found.into_iter().filter(|it| it.class == class);
@@ -145,9 +140,7 @@ pub(super) async fn of_former_cluster(
     let own = uid_of(cluster).await?.context("the namespace kube-system cannot be read, so the UID of this cluster is unknown: grant get on it")?;
     ensure!(
         own != former,
-        UsageError(format!(
-            "--from-cluster {former} is this cluster: decide for each volume"
-        ))
+        UsageError(format!("--from-cluster {former} is this cluster: decide for each volume"))
     );
     let answers = fleet::ask_all(cluster, provisioners.namespace.as_deref(), None).await?;
     for error in answers.iter().filter_map(Answer::error) {

@@ -30,17 +30,14 @@ pub async fn command(request: &Explain, out: &mut (dyn Write + Send)) -> Result<
         OutputFormat::Table => explained(&volume),
         format => structured(format, &document(&volume))?,
     };
-    out.write_all(text.as_bytes())
-        .context("writing the result")?;
+    out.write_all(text.as_bytes()).context("writing the result")?;
     let is_problem = show::severity(&volume.report) == Severity::Problem;
     Ok(ExitCode::from(u8::from(is_problem)))
 }
 
 fn document(volume: &Volume) -> Value {
     let checks = checks(&volume.report);
-    let checks = checks
-        .iter()
-        .map(|it| json!({ "name": it.name, "passed": it.passed }));
+    let checks = checks.iter().map(|it| json!({ "name": it.name, "passed": it.passed }));
     json!({
         "node": volume.node,
         "class": volume.class,
@@ -106,9 +103,7 @@ pub(super) fn cause(report: &Value) -> String {
         return cause.to_owned();
     }
     // Events are cut, so in their texts the consents precede the cause.
-    let start = what
-        .find(TO_DECIDE_FIRST)
-        .or_else(|| what.find(ANNOTATION_CONSENT));
+    let start = what.find(TO_DECIDE_FIRST).or_else(|| what.find(ANNOTATION_CONSENT));
     let consent = consents_in(&what).last();
     let end = consent.and_then(|it| what.rsplit_once(it)?.1.split_once(": "));
     match (start, end) {

@@ -38,9 +38,7 @@ impl Answer {
     /// Why there is no document.
     pub fn error(&self) -> Option<&str> {
         let has_document = self.document["classes"].is_array();
-        self.document["notReady"][0]
-            .as_str()
-            .filter(|_| !has_document)
+        self.document["notReady"][0].as_str().filter(|_| !has_document)
     }
 }
 
@@ -58,10 +56,7 @@ pub(super) async fn ask(url: &str) -> Result<Value> {
 pub(super) fn document(answer: &str) -> Result<Value> {
     let document: Value = serde_json::from_str(answer).context(NOT_A_STATUS)?;
     let version = &document["schemaVersion"];
-    ensure!(
-        *version == VERSION,
-        "{NOT_A_STATUS}: its schemaVersion is {version}, not {VERSION}"
-    );
+    ensure!(*version == VERSION, "{NOT_A_STATUS}: its schemaVersion is {version}, not {VERSION}");
     Ok(document)
 }
 
@@ -115,9 +110,5 @@ async fn ask_pod(cluster: &Cluster, pod: PodView) -> Answer {
             format!("pod {name}: {why} (docs/status.md has the permissions and the causes)");
         json!({ "node": pod.node, "ready": false, "notReady": [not_ready] })
     });
-    Answer {
-        node: pod.node,
-        pod: pod.name,
-        document,
-    }
+    Answer { node: pod.node, pod: pod.name, document }
 }

@@ -162,9 +162,7 @@ fn cells(volume: &Volume, now: Timestamp) -> [String; 11] {
     let created = of_pv.and_then(|pv| pv.created);
     let age = or_dash(created.map(|created| age(now, created)));
     let (node, class) = (volume.node.clone(), volume.class.clone());
-    [
-        node, class, entry, pv, state, capacity, since, claim, policy, age, what,
-    ]
+    [node, class, entry, pv, state, capacity, since, claim, policy, age, what]
 }
 
 /// The time since then, in one unit, as `kubectl` writes it.

@@ -48,9 +48,7 @@ impl Manifests {
         let text = if path != Path::new("-") {
             fs::read_to_string(path)
         } else if io::stdin().is_terminal() {
-            bail!(UsageError(
-                "name the manifests by -f FILE, or pipe them in".into()
-            ));
+            bail!(UsageError("name the manifests by -f FILE, or pipe them in".into()));
         } else {
             io::read_to_string(io::stdin())
         };
@@ -89,17 +87,12 @@ impl Manifests {
             return;
         }
         let kind = text(&document, "kind");
-        let data = if kind.is_empty() {
-            &document
-        } else {
-            &document["data"]
-        };
+        let data = if kind.is_empty() { &document } else { &document["data"] };
         let is_classes = |key: &String| key.eq_ignore_ascii_case(CLASSES);
         if let Some(data) = data.as_object().filter(|it| it.keys().any(is_classes)) {
             let names = ["namespace", "name"].map(|key| text(&document["metadata"], key));
             let name = format!("{kind} {}", names.join("/").trim_start_matches('/'));
-            self.configurations
-                .push(Configuration::of(name.trim(), data));
+            self.configurations.push(Configuration::of(name.trim(), data));
         }
         if !kind.is_empty() {
             self.objects.push(document);
@@ -108,10 +101,7 @@ impl Manifests {
 
     /// The objects of a kind. An invalid one is left to the API server.
     pub fn of_kind<K: DeserializeOwned>(&self, kind: &str) -> impl Iterator<Item = K> {
-        let objects = self
-            .objects
-            .iter()
-            .filter(move |it| text(it, "kind") == kind);
+        let objects = self.objects.iter().filter(move |it| text(it, "kind") == kind);
         objects.filter_map(|it| serde_json::from_value(it.clone()).ok())
     }
 }
@@ -121,9 +111,7 @@ impl Configuration {
     fn of(name: &str, data: &Map<String, Value>) -> Self {
         let (mut files, mut faults) = (Files::new(), Vec::new());
         for (key, value) in data {
-            let text = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             if name.is_empty() || value.is_string() || value.is_null() {
                 files.insert(key.clone(), text);
             } else {
@@ -141,12 +129,7 @@ impl Configuration {
             faults.extend(it.faults.iter().map(ToString::to_string));
             (Some(it.config), it.warnings)
         });
-        Self {
-            name,
-            config,
-            faults,
-            warnings,
-        }
+        Self { name, config, faults, warnings }
     }
 }
 

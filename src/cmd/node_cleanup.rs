@@ -96,10 +96,7 @@ pub async fn run(mut args: NodeCleanup, environment: Environment) -> Result<()> 
 
 /// The API server, and the credentials for it.
 async fn config(args: &NodeCleanup) -> Result<Config> {
-    let of_file = ApiServer {
-        kubeconfig: args.kubeconfig.clone(),
-        context: None,
-    };
+    let of_file = ApiServer { kubeconfig: args.kubeconfig.clone(), context: None };
     let mut config = api_server::config(&of_file).await?;
     if let Some(url) = &args.kube_api_endpoint {
         config.cluster_url = url.clone();

@@ -24,11 +24,7 @@ pub(super) struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     pub fn new(out: &'a mut (dyn Write + Send), timeout: Duration) -> Self {
-        Self {
-            out,
-            deadline: Instant::now() + timeout,
-            shown: BTreeMap::new(),
-        }
+        Self { out, deadline: Instant::now() + timeout, shown: BTreeMap::new() }
     }
 
     /// Shows a line at once.

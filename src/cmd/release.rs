@@ -224,9 +224,7 @@ impl Releaser {
         let found = found.map_err(api("looking for the DaemonSet"))?;
         match found.map(|set| set.deletion_timestamp) {
             Some(None) => return Ok(true),
-            Some(Some(_)) => bail!(Left(format!(
-                "DaemonSet {namespace}/{name} is being deleted"
-            ))),
+            Some(Some(_)) => bail!(Left(format!("DaemonSet {namespace}/{name} is being deleted"))),
             None => self.absent_since.set(Some(since)),
         }
         let absent_for = self.args.absent_for;
@@ -256,10 +254,7 @@ impl Releaser {
         let of_jobs = |pod: &PodView| is_ours(pod.job_pv_uid.as_ref());
         self.ensure_ended(namespace, of_jobs).await?;
         let count = jobs.len();
-        ensure!(
-            count == 0,
-            Left(format!("{count} cleaning Jobs are being deleted"))
-        );
+        ensure!(count == 0, Left(format!("{count} cleaning Jobs are being deleted")));
         Ok(())
     }
 

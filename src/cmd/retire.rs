@@ -33,9 +33,7 @@ use step::{Data, RESERVED_FOR, Step, Target, is_reserved};
 /// # Errors
 /// [`UsageError`] if the operator answers no; another error if a request failed, or after the timeout.
 pub async fn retire(request: &Retire, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let Retire {
-        pv, node, steps, ..
-    } = request;
+    let Retire { pv, node, steps, .. } = request;
     let mut retirement = match pv {
         Some(pv) => Retirement::of_pv(steps, pv, out).await?,
         None => Retirement::of_node(steps, node.as_deref().unwrap_or_default(), out).await?,
@@ -112,12 +110,7 @@ impl<'a> Retirement<'a> {
         this.progress.line(&volume.heading())?;
         let path = text(&volume.report, "path").to_owned();
         let pv = volume.pv.with_context(|| format!("{name} has no PV"))?;
-        Ok(Self {
-            node: volume.node,
-            only: Some((path, pv)),
-            data: Data::Kept,
-            ..this
-        })
+        Ok(Self { node: volume.node, only: Some((path, pv)), data: Data::Kept, ..this })
     }
 
     async fn of_node(
@@ -227,12 +220,7 @@ impl<'a> Retirement<'a> {
             pods = self.cluster.pods_of_claim(of).await?;
             pods.retain(|pod| pod.node == self.node);
         }
-        Ok(Target {
-            report,
-            pv,
-            claim,
-            pods,
-        })
+        Ok(Target { report, pv, claim, pods })
     }
 
     /// The reports of the volumes, as soon as the provisioner answers.
@@ -287,21 +275,14 @@ impl<'a> Retirement<'a> {
         match step {
             Step::Withhold => self.withhold(&target.pv).await,
             Step::Release => self.release(target).await,
-            Step::Delete => self
-                .cluster
-                .delete_pv(&target.pv.reference())
-                .await
-                .map(drop),
+            Step::Delete => self.cluster.delete_pv(&target.pv.reference()).await.map(drop),
             Step::AwaitCleaning | Step::AwaitUnmount | Step::AwaitDeletion => Ok(()),
         }
     }
 
     /// Sets the policy Retain, and reserves a volume that no claim is bound to.
     async fn withhold(&self, pv: &PvView) -> Result<(), ApiError> {
-        let former = pv
-            .retired
-            .as_ref()
-            .map_or_else(|| json!(pv.policy), |it| json!(it));
+        let former = pv.retired.as_ref().map_or_else(|| json!(pv.policy), |it| json!(it));
         let mut body = policy_patch("Retain", &former);
         if pv.claim.is_none() {
             let (namespace, name) = RESERVED_FOR;

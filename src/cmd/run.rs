@@ -52,10 +52,7 @@ pub struct UsageError(pub String);
 ///
 /// # Errors
 /// [`UsageError`] for a usage or configuration error; other errors may be transient.
-#[allow(
-    clippy::too_many_lines,
-    reason = "the wiring, in one piece and in order"
-)]
+#[allow(clippy::too_many_lines, reason = "the wiring, in one piece and in order")]
 pub async fn run(args: Run, environment: Environment) -> Result<()> {
     let stopped = stop_signal()?;
     // Before anything that can fail.
@@ -158,11 +155,8 @@ pub async fn run(args: Run, environment: Environment) -> Result<()> {
             node_isolation: args.node_isolation,
             faults: Vec::new(),
         };
-        let (state, known_state) = watch::channel(ControllerState {
-            settings,
-            node,
-            occupied: Arc::default(),
-        });
+        let (state, known_state) =
+            watch::channel(ControllerState { settings, node, occupied: Arc::default() });
         let context = CleanupContext {
             cluster,
             state: known_state,
@@ -174,11 +168,8 @@ pub async fn run(args: Run, environment: Environment) -> Result<()> {
             metrics: Arc::clone(&metrics),
             jobs: job_source,
         };
-        let periods = Periods {
-            discovery: args.discovery_period,
-            absence: args.takeover_after,
-            has_marks,
-        };
+        let periods =
+            Periods { discovery: args.discovery_period, absence: args.takeover_after, has_marks };
         controller::run(context, state, reloads, pass, periods).await;
         anyhow::Ok(())
     };
@@ -225,9 +216,7 @@ pub(super) async fn listen(address: &str) -> Result<TcpListener, UsageError> {
     let bound = if address.starts_with(':') {
         // The IPv6 wildcard also serves IPv4, but the kernel may have no IPv6.
         let bound = TcpListener::bind(format!("[::]{address}"));
-        bound
-            .or_else(|_| TcpListener::bind(format!("0.0.0.0{address}")))
-            .await
+        bound.or_else(|_| TcpListener::bind(format!("0.0.0.0{address}"))).await
     } else {
         TcpListener::bind(address).await
     };

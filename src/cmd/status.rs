@@ -38,8 +38,7 @@ pub async fn command(request: &Status, out: &mut (dyn Write + Send)) -> Result<E
         }]
     };
     let text = text(request, &answers)?;
-    out.write_all(text.as_bytes())
-        .context("writing the result")?;
+    out.write_all(text.as_bytes()).context("writing the result")?;
     let is_well = answers.iter().all(|it| show::is_well(&it.document));
     Ok(ExitCode::from(u8::from(!is_well)))
 }

@@ -21,9 +21,7 @@ pub fn table(heading: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) 
     let printable = |row: Vec<String>| row.iter().map(|cell| printable(cell)).collect();
     let rows: Vec<Vec<_>> = rows.map(printable).collect();
     let width = |column: usize| {
-        let widths = rows
-            .iter()
-            .filter_map(|row| Some(row.get(column)?.chars().count()));
+        let widths = rows.iter().filter_map(|row| Some(row.get(column)?.chars().count()));
         widths.max().unwrap_or(0)
     };
     let widths: Vec<_> = (0..rows[0].len()).map(width).collect();
@@ -64,9 +62,6 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         let rows = [["Refused", "in use\n"].map(String::from)];
-        assert_eq!(
-            render(["STATE", "WHAT"], rows),
-            "STATE    WHAT\nRefused  in use\\n\n"
-        );
+        assert_eq!(render(["STATE", "WHAT"], rows), "STATE    WHAT\nRefused  in use\\n\n");
     }
 }

@@ -65,10 +65,7 @@ impl Volume {
                 None => anyhow!("no provisioner reports PV {name} (of node {nodes}): if that node is gone for good, see release and docs/node-cleanup.md"),
             }
         })?;
-        Ok(Self {
-            pv: Some(pv),
-            ..found
-        })
+        Ok(Self { pv: Some(pv), ..found })
     }
 
     /// Its names and its class.
@@ -104,11 +101,7 @@ impl Volume {
 /// The consents that the texts of a report name.
 pub(super) fn consents(report: &Value) -> BTreeMap<Verb, String> {
     let cleanup = &report["cleanup"];
-    let texts = [
-        text(report, "detail"),
-        text(cleanup, "waitingFor"),
-        text(cleanup, "lastError"),
-    ];
+    let texts = [text(report, "detail"), text(cleanup, "waitingFor"), text(cleanup, "lastError")];
     let mut consents = BTreeMap::new();
     for consent in texts.into_iter().flat_map(consents_in) {
         let is_of = |verb: &Verb| consent.split(':').next() == Some(verb.as_str());

@@ -91,14 +91,10 @@ impl Keys {
     /// [`Self::canonical`] for each map in a value.
     fn within(&self, value: &mut Value, place: &str, warnings: &mut Vec<String>) {
         match value {
-            Value::Array(items) => items
-                .iter_mut()
-                .for_each(|it| self.within(it, place, warnings)),
+            Value::Array(items) => items.iter_mut().for_each(|it| self.within(it, place, warnings)),
             Value::Object(entries) => {
                 *entries = self.canonical(mem::take(entries), place, warnings);
-                entries
-                    .values_mut()
-                    .for_each(|it| self.within(it, place, warnings));
+                entries.values_mut().for_each(|it| self.within(it, place, warnings));
             }
             _ => {}
         }

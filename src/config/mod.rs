@@ -59,10 +59,7 @@ pub const DEFAULT_TAINT_KEY: &str = "sig-storage-local-static-provisioner/agent-
 #[derive(Clone, Debug, Educe, PartialEq, Serialize, Deserialize)]
 #[educe(Default)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of the ConfigMap of its own"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the ConfigMap of its own")]
 pub struct Config {
     /// `storageClassMap` (default empty): the classes by name; those with faults are left out.
     #[serde(skip)]

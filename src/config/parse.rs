@@ -94,10 +94,7 @@ pub fn from_files(files: &Files) -> Result<Loaded, String> {
     loaded.warnings.extend(labels.and_then(adapt_labels));
     let classes = read_classes(values.remove(CLASSES), &mut loaded);
     loaded.warnings.extend(class_warnings(&classes));
-    loaded.config = Config {
-        classes,
-        ..read_others(values, &mut loaded.faults)
-    };
+    loaded.config = Config { classes, ..read_others(values, &mut loaded.faults) };
     if loaded.config.use_alpha_api {
         return Err(ALPHA_API.into());
     }
@@ -238,10 +235,7 @@ const MAX_ANNOTATION: usize = 63;
 fn check_devices(name: &str, class: &Class, rule: &Devices, given: &Value) -> Result<(), String> {
     let is_below = |glob: &str| {
         let is_literal = |part: &str| !part.is_empty() && !part.contains(['*', '?', '[', '\\']);
-        let mut parts = glob
-            .strip_prefix("/dev/disk/")
-            .unwrap_or_default()
-            .split('/');
+        let mut parts = glob.strip_prefix("/dev/disk/").unwrap_or_default().split('/');
         // Names outside of /dev/disk are other disks after a reboot. Those of filesystems are of no blank disk.
         let is_dir =
             |part| is_literal(part) && !matches!(part, "by-diskseq" | "by-label" | "by-uuid");

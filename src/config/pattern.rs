@@ -200,14 +200,8 @@ mod tests {
             ("[a-]", "-", true),
             ("[-x]", "x", true),
         ] {
-            let matches = pattern
-                .parse()
-                .map(|pattern: NamePattern| pattern.matches(name));
-            assert_eq!(
-                matches.unwrap_or(false),
-                expected,
-                "{pattern:?} on {name:?}"
-            );
+            let matches = pattern.parse().map(|pattern: NamePattern| pattern.matches(name));
+            assert_eq!(matches.unwrap_or(false), expected, "{pattern:?} on {name:?}");
         }
     }
 

@@ -121,13 +121,7 @@ mod tests {
         shown.learn(&config(&[]));
         let error = shown.suits(&config(&[("/host/b", "/a")])).unwrap_err();
         let text = &error;
-        for words in [
-            "\"c0\"",
-            "/host/a",
-            "/host/b",
-            "first configuration",
-            "delete it",
-        ] {
+        for words in ["\"c0\"", "/host/a", "/host/b", "first configuration", "delete it"] {
             assert!(text.contains(words), "{text}");
         }
         shown.suits(&first).unwrap();

@@ -9,10 +9,7 @@ use super::*;
 use crate::types::VolumeMode;
 
 fn files(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
-    entries
-        .iter()
-        .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
-        .collect()
+    entries.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect()
 }
 
 fn loaded(entries: &[(&str, &str)]) -> Loaded {
@@ -32,10 +29,7 @@ fn a_key_without_a_value_is_a_key_not_given() {
         ("minResyncPeriod", "\n"),
         ("jobTolerations", "~"),
     ];
-    assert_eq!(
-        loaded(&empty),
-        loaded(&[("storageClassMap", "c: {hostDir: /h, mountDir: /m}")])
-    );
+    assert_eq!(loaded(&empty), loaded(&[("storageClassMap", "c: {hostDir: /h, mountDir: /m}")]));
 }
 
 #[test]
@@ -93,10 +87,7 @@ fn each_key_of_the_node_is_read() {
 #[test]
 fn a_bad_value_outside_of_the_classes_gets_its_safe_value() {
     let faulty = [
-        (
-            "jobTolerations",
-            "[{operator: Exists}, {tolerationSeconds: x}]",
-        ),
+        ("jobTolerations", "[{operator: Exists}, {tolerationSeconds: x}]"),
         ("labelsForPV", "{good: a, bad: [b]}"),
         ("logLevel", "loud"),
         ("maxConcurrentCleanups", "0"),
@@ -116,11 +107,7 @@ fn a_bad_value_outside_of_the_classes_gets_its_safe_value() {
         ..Config::default()
     };
     assert_eq!(loaded.config, config);
-    assert_eq!(
-        config.classes.len(),
-        1,
-        "a class is not off because of other keys"
-    );
+    assert_eq!(config.classes.len(), 1, "a class is not off because of other keys");
     assert!(loaded.faults.iter().all(|fault| fault.class.is_none()));
     assert_eq!(loaded.faults.len(), faulty.len());
 }
@@ -162,17 +149,11 @@ fn keys_are_matched_without_regard_to_case() {
           [{MatchExpressions: [{Key: a, OPERATOR: Exists}]}]}",
         ),
         ("usejobforcleaning", "yes"),
-        (
-            "jobtolerations",
-            "[{Operator: Exists, tolerationseconds: 5}]",
-        ),
+        ("jobtolerations", "[{Operator: Exists, tolerationseconds: 5}]"),
     ]);
     assert_eq!(loaded.faults, []);
     let class = &loaded.config.classes["c"];
-    assert_eq!(
-        (class.volume_mode, class.selector.len()),
-        (VolumeMode::Block, 1)
-    );
+    assert_eq!((class.volume_mode, class.selector.len()), (VolumeMode::Block, 1));
     assert!(loaded.config.use_job_for_cleaning);
     assert_eq!(loaded.config.job_tolerations[0].toleration_seconds, Some(5));
 }
@@ -226,10 +207,7 @@ fn every_key_that_is_read_is_a_known_key() {
         let nonsense = loaded(&[(key, "[[nonsense]]")]);
         assert!(!nonsense.faults.is_empty(), "{key} is read");
         assert!(
-            !nonsense
-                .warnings
-                .iter()
-                .any(|warning| warning.contains("unknown")),
+            !nonsense.warnings.iter().any(|warning| warning.contains("unknown")),
             "{key} is known"
         );
     }
@@ -263,9 +241,7 @@ fn a_misspelt_key_finds_the_nearest_known_one() {
         ("", None),
     ] {
         let warning = parse::class_keys().unknown("", key, "");
-        let found = warning
-            .split_once("known key is ")
-            .map(|(_, nearest)| nearest);
+        let found = warning.split_once("known key is ").map(|(_, nearest)| nearest);
         assert_eq!(found, nearest, "{key:?}");
     }
 }

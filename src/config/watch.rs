@@ -77,9 +77,7 @@ async fn read(dir: &Path, events: &mut Option<DirEvents>) -> Result<Files, Strin
         (events.ok(), read_dir(&dir))
     });
     let contents;
-    (*events, contents) = thread
-        .await
-        .unwrap_or_else(|panic| (None, Err(panic.to_string())));
+    (*events, contents) = thread.await.unwrap_or_else(|panic| (None, Err(panic.to_string())));
     contents
 }
 

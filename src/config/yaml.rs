@@ -47,10 +47,9 @@ fn message(error: &Error) -> String {
 fn with_texts(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(with_texts).collect(),
-        Value::Object(entries) => entries
-            .into_iter()
-            .map(|(key, value)| (key, with_texts(value)))
-            .collect(),
+        Value::Object(entries) => {
+            entries.into_iter().map(|(key, value)| (key, with_texts(value))).collect()
+        }
         Value::Null | Value::String(_) => value,
         scalar => scalar.to_string().into(),
     }
@@ -134,9 +133,7 @@ mod tests {
             let error = parse(yaml).unwrap_err();
             let (line, column) = at;
             let place = format!(" at line {line}, column {column}");
-            let message = error
-                .strip_suffix(&place)
-                .unwrap_or_else(|| panic!("{error}"));
+            let message = error.strip_suffix(&place).unwrap_or_else(|| panic!("{error}"));
             assert!(message.contains(word), "{yaml:?}: {message}");
             for foreign in ["Options", "Policy", "from_str", "line "] {
                 assert!(!message.contains(foreign), "{yaml:?}: {message}");

@@ -50,14 +50,11 @@ impl Controller {
         let invalid = invalid.map(|fault| (reasons::CLASS_INVALID, fault));
         let unprotected = before.unprotected.iter().cloned();
         let unprotected = unprotected.map(|text| (reasons::PROTECTION_MISSING, text));
-        let of_pod = missing
-            .chain(invalid)
-            .chain(unprotected)
-            .map(|(reason, message)| Notice {
-                about: About::Pod,
-                reason,
-                message,
-            });
+        let of_pod = missing.chain(invalid).chain(unprotected).map(|(reason, message)| Notice {
+            about: About::Pod,
+            reason,
+            message,
+        });
         plan.notices.extend(of_pod);
         self.log_skips(&plan.classes);
         let in_doubt = |notice: &Notice| in_doubt(snapshot, plan.made, notice);
@@ -155,10 +152,7 @@ impl Controller {
         for class in classes {
             let name = class.name.as_str();
             if let Some(count) = class.disks_to_approve() {
-                metrics
-                    .disks_to_approve
-                    .with_label_values(&[name])
-                    .set(count);
+                metrics.disks_to_approve.with_label_values(&[name]).set(count);
             }
             // Prometheus sees an increase only if the series exists before it counts.
             metrics.cleanup_data_left_total.with_label_values(&[name]);
@@ -238,19 +232,11 @@ mod tests {
             };
             (class.to_owned(), seen)
         });
-        Snapshot {
-            pvs,
-            observed: observed.collect(),
-            ..Snapshot::default()
-        }
+        Snapshot { pvs, observed: observed.collect(), ..Snapshot::default() }
     }
 
     fn notice(pv: &str, reason: &'static str) -> Notice {
-        Notice {
-            about: About::Pv(pv.into(), pv.into()),
-            reason,
-            message: String::new(),
-        }
+        Notice { about: About::Pv(pv.into(), pv.into()), reason, message: String::new() }
     }
 
     #[test]
@@ -277,10 +263,7 @@ mod tests {
     #[test]
     fn all_notices_are_in_doubt_without_a_plan() {
         let unlisted = snapshot(None, &[("seen", true)]);
-        let of_pod = |reason| Notice {
-            about: About::Pod,
-            ..notice("", reason)
-        };
+        let of_pod = |reason| Notice { about: About::Pod, ..notice("", reason) };
         for (notice, wanted) in [
             (notice("a", reasons::VOLUME_MISSING), true),
             (of_pod(reasons::CLASS_INVALID), true),

@@ -108,8 +108,7 @@ impl Controller {
             self.reloads.shown.learn(&loaded.config);
             log::set_level(loaded.config.log_level);
             // A cleanup that is still waiting stops at this change. The next pass starts it again.
-            self.state
-                .send_modify(|state| state.settings = self.settings.clone());
+            self.state.send_modify(|state| state.settings = self.settings.clone());
             // A volume may be missing only because the directory of its class has changed.
             self.context.table.facts().missing_since.clear();
         }

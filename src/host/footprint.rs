@@ -61,11 +61,7 @@ impl Footprint {
         for number in devices_of(root, sysfs)? {
             devices.extend(&sysfs.device(number)?.below);
         }
-        Ok(Self::Filesystem {
-            devices,
-            fs: root.mount().device,
-            root: root.mount().root.clone(),
-        })
+        Ok(Self::Filesystem { devices, fs: root.mount().device, root: root.mount().root.clone() })
     }
 
     /// The footprint of a device volume.
@@ -108,14 +104,7 @@ pub fn overlap(a: &Footprint, b: &Footprint) -> Option<Overlap> {
         Filesystem { .. } => false,
     };
     match (a, b) {
-        (
-            Filesystem { fs, root, .. },
-            Filesystem {
-                fs: other,
-                root: dir,
-                ..
-            },
-        ) => {
+        (Filesystem { fs, root, .. }, Filesystem { fs: other, root: dir, .. }) => {
             let is_nested = root.starts_with(dir) || dir.starts_with(root);
             let overlap = if root == dir { Same } else { Nested };
             (fs == other && is_nested).then_some(overlap)

@@ -107,10 +107,7 @@ pub fn compare(recorded: &str, observed: &Identity) -> Match {
     // `seq` is unique within one boot; the next boot starts counting again.
     let rebooted = then.0.get("boot") != now.0.get("boot");
     let may_change = |key| key == "boot" || (rebooted && key == "seq");
-    if then
-        .shared(&now)
-        .any(|(key, then, now)| then != now && !may_change(key))
-    {
+    if then.shared(&now).any(|(key, then, now)| then != now && !may_change(key)) {
         return Match::Different;
     }
     // Old kernels without udev do not show a partition's UUID; disk and first sector suffice.
@@ -181,10 +178,7 @@ pub fn of_filesystem(root: &FsRoot, sysfs: &Sysfs) -> io::Result<Identity> {
             fields.0.extend(weak_fields(&facts)?.0);
         }
     }
-    Ok(Identity {
-        text: fields.versioned(),
-        weak,
-    })
+    Ok(Identity { text: fields.versioned(), weak })
 }
 
 /// A UUID for a filesystem that the provisioner makes on a device. It begins with digits of the device's name, so that the
@@ -238,10 +232,7 @@ pub fn of_device(device: &Device, path: &Path, sysfs: &Sysfs) -> io::Result<Iden
         fields = weak_fields(&facts)?;
         fields.set("link", std::fs::read_link(path).ok());
     }
-    Ok(Identity {
-        text: fields.versioned(),
-        weak,
-    })
+    Ok(Identity { text: fields.versioned(), weak })
 }
 
 /// The identifying fields of a device; empty if it has none.

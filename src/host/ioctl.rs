@@ -77,8 +77,7 @@ fn number(structure: &[u8], offset: usize) -> u64 {
 /// A block device's size in bytes. A seek to its end would wait for a discard of another process.
 pub fn block_size_bytes(fd: impl AsFd) -> io::Result<u64> {
     let size = call(fd, BLKGETSIZE64, [0; 8])?;
-    size.map(u64::from_ne_bytes)
-        .ok_or_else(|| Errno::ENOTTY.into())
+    size.map(u64::from_ne_bytes).ok_or_else(|| Errno::ENOTTY.into())
 }
 
 /// Whether a block device is read-only.
@@ -126,12 +125,10 @@ pub fn uuid_on_disk(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<Stri
     }
     let uuid: Option<Uuid> = if fs_type == "btrfs" {
         // The generic ioctl returns the temporary `fsid` of a mounted clone.
-        btrfs(fd)?.map(
-            |info| match number(&info, BTRFS_FLAGS) & BTRFS_HAS_METADATA_UUID {
-                0 => field(&info, BTRFS_FSID),
-                _ => field(&info, BTRFS_METADATA_UUID),
-            },
-        )
+        btrfs(fd)?.map(|info| match number(&info, BTRFS_FLAGS) & BTRFS_HAS_METADATA_UUID {
+            0 => field(&info, BTRFS_FSID),
+            _ => field(&info, BTRFS_METADATA_UUID),
+        })
     } else {
         match generic(fd)? {
             None => of_type(fd, fs_type)?,
@@ -238,11 +235,7 @@ pub fn set_inode(dir: BorrowedFd<'_>, inode: Option<&Inode>, project: u32) -> io
     let before = request;
     let others = u32::from_ne_bytes(field(&request, FSXATTR_FLAGS));
     let others = others & !(XFLAGS | FS_XFLAG_PROJINHERIT);
-    let inherit = if project == 0 {
-        0
-    } else {
-        FS_XFLAG_PROJINHERIT
-    };
+    let inherit = if project == 0 { 0 } else { FS_XFLAG_PROJINHERIT };
     for (offset, value) in [
         (FSXATTR_FLAGS, others | wanted.xflags | inherit),
         (FSXATTR_EXTENT_SIZE, wanted.extent_size),
@@ -258,9 +251,7 @@ pub fn set_inode(dir: BorrowedFd<'_>, inode: Option<&Inode>, project: u32) -> io
     if now.as_ref() == Some(wanted) {
         return Ok(());
     }
-    Err(io::Error::other(
-        "the kernel keeps other flags or extent sizes",
-    ))
+    Err(io::Error::other("the kernel keeps other flags or extent sizes"))
 }
 
 /// As `blkid` prints it.

@@ -22,8 +22,7 @@ pub type PodMounts = BTreeMap<String, BTreeSet<(DeviceNumber, PathBuf)>>;
 /// Whether the kubelet mounts a local volume for a pod at such a path.
 pub fn is_of_local_volume(point: &Path) -> bool {
     let dir = point.parent().and_then(Path::to_str);
-    dir.and_then(|dir| dir.strip_suffix(PLUGIN))
-        .is_some_and(|dir| dir.ends_with("/volumes/"))
+    dir.and_then(|dir| dir.strip_suffix(PLUGIN)).is_some_and(|dir| dir.ends_with("/volumes/"))
 }
 
 /// The kubelet's directory, `/var/lib/kubelet` on most nodes.
@@ -37,10 +36,7 @@ pub struct KubeletDir {
 impl KubeletDir {
     /// The directory in our mount namespace, and the UID of our own pod, if it is known.
     pub fn new(path: impl Into<PathBuf>, own_pod: Option<String>) -> Self {
-        Self {
-            path: path.into(),
-            own_pod,
-        }
+        Self { path: path.into(), own_pod }
     }
 
     /// Where the kubelet mounts volumes: for pods, and for plugins (CSI stages, mapped devices).
@@ -162,10 +158,7 @@ mod tests {
         let dir = dir.path().canonicalize().unwrap();
         let pods = dir.join("pods");
         let line = |id: u32, root: &str, point: &Path| {
-            format!(
-                "{id} 1 8:1 {root} {} rw - ext4 /dev/sda1 rw\n",
-                point.display()
-            )
+            format!("{id} 1 8:1 {root} {} rw - ext4 /dev/sda1 rw\n", point.display())
         };
         let volume = |pod: &str, kind: &str, name: &str| pods.join(pod).join(kind).join(name);
         let local = "volumes/kubernetes.io~local-volume";
@@ -175,11 +168,7 @@ mod tests {
             line(10, "/a", &volume("uid-1", local, "pv-1")),
             line(11, "/b", &volume("uid-2", local, "pv-1")),
             line(12, "/a", &volume("uid-1", local, "pv-2")),
-            line(
-                13,
-                "/c",
-                &volume("uid-1", "volumes/kubernetes.io~csi", "pv-3"),
-            ),
+            line(13, "/c", &volume("uid-1", "volumes/kubernetes.io~csi", "pv-3")),
             line(14, "/c", &volume("uid-1", "volume-subpaths", "pv-3")),
             line(15, "/c", &elsewhere),
             line(16, "/c", &deeper),
@@ -206,17 +195,11 @@ mod tests {
             found.into_iter().map(relative).collect::<Vec<_>>()
         };
         assert!(!kubelet.visible());
-        assert!(
-            kubelet.mounts_of("pv").is_err(),
-            "not knowing is not the same as none"
-        );
+        assert!(kubelet.mounts_of("pv").is_err(), "not knowing is not the same as none");
         fs::create_dir(&pods).unwrap();
         assert!(!kubelet.visible(), "a node on which we run has a pod");
         fs::create_dir(dir.path().join("plugins")).unwrap();
-        assert!(
-            !kubelet.sees(VolumeMode::Block),
-            "nor can its devices be trusted"
-        );
+        assert!(!kubelet.sees(VolumeMode::Block), "nor can its devices be trusted");
         fs::remove_dir(dir.path().join("plugins")).unwrap();
 
         let volume = pods.join("uid-1/volumes").join(PLUGIN).join("pv");
@@ -225,10 +208,7 @@ mod tests {
         fs::write(pods.join("a-file"), "").unwrap();
         assert!(kubelet.visible());
         assert!(!kubelet.sees(VolumeMode::Block), "only `pods` is mounted");
-        assert_eq!(
-            held("pv"),
-            [Path::new("pods/uid-1/volumes").join(PLUGIN).join("pv")]
-        );
+        assert_eq!(held("pv"), [Path::new("pods/uid-1/volumes").join(PLUGIN).join("pv")]);
         assert_eq!(held("pv2"), [] as [PathBuf; 0]);
         fs::remove_dir(&volume).unwrap();
         assert_eq!(held("pv"), [] as [PathBuf; 0]);
@@ -236,29 +216,14 @@ mod tests {
         let device = pods.join("uid-2/volumeDevices").join(PLUGIN);
         fs::create_dir_all(&device).unwrap();
         symlink("/dev/does-not-exist", device.join("pv")).unwrap();
-        let global = dir
-            .path()
-            .join("plugins")
-            .join(PLUGIN)
-            .join("volumeDevices/pv");
+        let global = dir.path().join("plugins").join(PLUGIN).join("volumeDevices/pv");
         fs::create_dir_all(&global).unwrap();
         assert!(kubelet.sees(VolumeMode::Block));
-        assert_eq!(
-            held("pv"),
-            [Path::new("pods/uid-2/volumeDevices")
-                .join(PLUGIN)
-                .join("pv")]
-        );
+        assert_eq!(held("pv"), [Path::new("pods/uid-2/volumeDevices").join(PLUGIN).join("pv")]);
         fs::remove_file(device.join("pv")).unwrap();
-        assert_eq!(
-            held("pv"),
-            [] as [PathBuf; 0],
-            "an empty directory holds nothing"
-        );
+        assert_eq!(held("pv"), [] as [PathBuf; 0], "an empty directory holds nothing");
         symlink("/dev/does-not-exist", global.join("uid-2")).unwrap();
-        let expected = Path::new("plugins")
-            .join(PLUGIN)
-            .join("volumeDevices/pv/uid-2");
+        let expected = Path::new("plugins").join(PLUGIN).join("volumeDevices/pv/uid-2");
         assert_eq!(held("pv"), [expected]);
     }
 }

@@ -104,10 +104,7 @@ impl LinkDir {
         let names: io::Result<Vec<_>> =
             entries.and_then(|it| it.map(|entry| Ok(entry?.file_name())).collect());
         let names = names.map_err(|error| with_path(&error, &self.path))?;
-        Ok(names
-            .into_iter()
-            .filter_map(|it| it.into_string().ok())
-            .collect())
+        Ok(names.into_iter().filter_map(|it| it.into_string().ok()).collect())
     }
 
     /// The open directory, if the path still leads to it. The kubelet uses the path, and a deleted directory reads as

@@ -70,13 +70,7 @@ pub enum MarkState {
 
 impl MarkState {
     /// From the least to the most restrictive.
-    const ALL: [Self; 5] = [
-        Self::Free,
-        Self::Pending,
-        Self::Offered,
-        Self::Used,
-        Self::Wiping,
-    ];
+    const ALL: [Self; 5] = [Self::Free, Self::Pending, Self::Offered, Self::Used, Self::Wiping];
 
     /// The spelling on disk, in messages and in consents.
     pub fn as_str(self) -> &'static str {
@@ -146,10 +140,7 @@ const DIGEST_LENGTH: usize = 16;
 
 /// The mark of a volume as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one for each volume, and most are valid"
-)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each volume, and most are valid")]
 pub enum MarkOnDisk {
     /// There is none.
     #[default]
@@ -265,12 +256,7 @@ impl<'a> MarkedVolume<'a> {
         path: &'a Path,
     ) -> Self {
         let entry = path.file_name().and_then(OsStr::to_str);
-        Self {
-            root,
-            identity,
-            class,
-            entry: entry.unwrap_or_default(),
-        }
+        Self { root, identity, class, entry: entry.unwrap_or_default() }
     }
 }
 
@@ -337,9 +323,7 @@ impl Marks {
         let files = self.files_of(volume).into_iter();
         let files = files.map(|(_, record)| record.clone());
         let attribute = attribute.and_then(|it| it.bytes);
-        files
-            .chain(attribute.map(|bytes| Record::read(&bytes)))
-            .collect()
+        files.chain(attribute.map(|bytes| Record::read(&bytes))).collect()
     }
 }
 

@@ -31,19 +31,13 @@ pub struct DeviceNumber {
 impl DeviceNumber {
     /// From `st_rdev`, the device that a device node stands for, or `st_dev`, the one that a file lies on.
     pub fn from_rdev(number: u64) -> Self {
-        Self {
-            major: rustix::fs::major(number),
-            minor: rustix::fs::minor(number),
-        }
+        Self { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }
     }
 
     /// Reads `8:1`.
     pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.trim_ascii_end().split_once(':')?;
-        Some(Self {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        })
+        Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 }
 
@@ -173,9 +167,7 @@ impl MountTable {
     /// What is missing.
     pub fn complete(&self) -> Result<(), String> {
         if let Some(line) = self.unparsed.first() {
-            return Err(format!(
-                "this line of the mount table does not parse: {line}"
-            ));
+            return Err(format!("this line of the mount table does not parse: {line}"));
         }
         let root = self.at(Path::new("/"));
         root.map(drop)
@@ -221,9 +213,7 @@ pub fn read() -> io::Result<Vec<u8>> {
 /// The mounts in one of two readings that the other lacks.
 pub fn changes(before: &[u8], now: &[u8]) -> Vec<Mount> {
     // A busy node has hundreds of mounts, and the newest are the last lines.
-    let chunks = before
-        .chunks(COMPARED_BYTES)
-        .zip(now.chunks(COMPARED_BYTES));
+    let chunks = before.chunks(COMPARED_BYTES).zip(now.chunks(COMPARED_BYTES));
     let same = chunks.take_while(|(before, now)| before == now).count() * COMPARED_BYTES;
     let same = before.get(..same).unwrap_or(before);
     let start = same.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);

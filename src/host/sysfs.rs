@@ -134,10 +134,7 @@ impl Sysfs {
             number,
             name: name(&dir),
             below: disk.below.iter().copied().chain([number]).collect(),
-            holders: entries(&dir.join("holders"))?
-                .iter()
-                .map(|it| name(it))
-                .collect(),
+            holders: entries(&dir.join("holders"))?.iter().map(|it| name(it)).collect(),
             size: number_in(&dir.join("size")).map(|sectors| sectors.saturating_mul(512)),
             partition_uuid: self.partition_uuid(number, &dir),
             // Only a partition has one.
@@ -191,9 +188,7 @@ impl Sysfs {
     /// When there is no such filesystem.
     pub fn btrfs_devices(&self, uuid: &str) -> io::Result<BTreeSet<DeviceNumber>> {
         let dir = self.root.join("fs/btrfs").join(uuid).join("devices");
-        fs::read_dir(dir)?
-            .map(|entry| device_number(&entry?.path()))
-            .collect()
+        fs::read_dir(dir)?.map(|entry| device_number(&entry?.path())).collect()
     }
 
     /// The mounted btrfs filesystem on one of these devices, by the same name.
@@ -279,9 +274,7 @@ fn properties(file: &Path, prefix: &str) -> Properties {
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
     let pairs = lines.filter_map(|line| line.split_once('='));
-    pairs
-        .filter_map(|(key, value)| Some((key.to_owned(), joined(value)?)))
-        .collect()
+    pairs.filter_map(|(key, value)| Some((key.to_owned(), joined(value)?))).collect()
 }
 
 /// The directory of the disk that a device is or is a partition of. A partition's is below its disk's.
@@ -307,9 +300,7 @@ fn wwid(disk: &Path, udev: &Properties) -> Option<String> {
         Some(number) => format!("naa.{}", number.to_ascii_lowercase()),
         None => wwid,
     });
-    let number = wwid
-        .as_ref()
-        .map(|it| it.split_once('.').map_or(&**it, |it| it.1));
+    let number = wwid.as_ref().map(|it| it.split_once('.').map_or(&**it, |it| it.1));
     if number.is_some_and(is_meaningful) {
         return wwid;
     }
@@ -341,9 +332,7 @@ fn serial(disk: &Path) -> Option<String> {
 
 /// Whether a serial number identifies a disk: cheap enclosures all have `0000`.
 fn is_meaningful(serial: &str) -> bool {
-    serial
-        .chars()
-        .any(|character| !matches!(character, '0' | '_' | '.' | '-' | '\u{fffd}'))
+    serial.chars().any(|character| !matches!(character, '0' | '_' | '.' | '-' | '\u{fffd}'))
 }
 
 /// A value without its padding: ATA and SCSI pad fields with blanks or NUL.
@@ -355,9 +344,7 @@ fn joined(text: &str) -> Option<String> {
 
 /// The first of these files of a directory that holds a value.
 fn first_word<const N: usize>(dir: &Path, files: [&str; N]) -> Option<String> {
-    files
-        .into_iter()
-        .find_map(|file| joined(&attribute(&dir.join(file)).ok()?))
+    files.into_iter().find_map(|file| joined(&attribute(&dir.join(file)).ok()?))
 }
 
 fn number_in(file: &Path) -> Option<u64> {

@@ -75,11 +75,7 @@ impl Dir {
     /// A discovery directory, by its path on the host and its path here, without links. It is not touched: it may be
     /// on a disk that does not answer.
     pub fn discovery(host: &str, here: PathBuf) -> Self {
-        Self {
-            rule: Rule::Held,
-            host: host.into(),
-            here: Some(here),
-        }
+        Self { rule: Rule::Held, host: host.into(), here: Some(here) }
     }
 }
 
@@ -113,10 +109,7 @@ impl SystemStorage {
         let mut files = swaps().map_err(|error| format!("/proc/swaps cannot be read: {error}"))?;
         files.extend(std::env::current_exe());
         dirs.extend(files.into_iter().map(|path| Dir::new(Rule::Held, path)));
-        let roots = discovery
-            .iter()
-            .filter_map(|dir| dir.here.clone())
-            .collect();
+        let roots = discovery.iter().filter_map(|dir| dir.here.clone()).collect();
         dirs.extend(discovery);
         Ok(Self::locate(&dirs, &shared, roots, table))
     }
@@ -128,9 +121,7 @@ impl SystemStorage {
         let mut storage = Self { needed, discovery };
         for dir in dirs {
             let here = dir.here.as_ref().and_then(|here| dir_at(here, table));
-            let on_host = shared
-                .iter()
-                .filter_map(|it| location(&dir.host, it, table));
+            let on_host = shared.iter().filter_map(|it| location(&dir.host, it, table));
             let locations = here.into_iter().chain(on_host);
             let locations = locations.map(|location| (dir.clone(), location));
             storage.needed.extend(locations);

@@ -124,9 +124,7 @@ fn is_loop_in(
     let file = device.loop_backing.as_deref();
     let path = file.and_then(|file| {
         let through = mounts.holding(file);
-        through
-            .filter(|mount| mount.device == volume.device)?
-            .path_in_fs(file)
+        through.filter(|mount| mount.device == volume.device)?.path_in_fs(file)
     });
     path.is_some_and(|path| path.starts_with(&volume.root))
 }

@@ -59,10 +59,7 @@ impl DirEvents {
     /// Outside of a tokio runtime with I/O.
     pub fn new() -> io::Result<Self> {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        Ok(Self {
-            inotify: registered(fd, Interest::READABLE)?,
-            watched: None,
-        })
+        Ok(Self { inotify: registered(fd, Interest::READABLE)?, watched: None })
     }
 
     /// Whether changes of a directory are reported.
@@ -129,10 +126,7 @@ impl DirEvents {
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "tokio trusts no type to keep its descriptor open"
-)]
+#[expect(unsafe_code, reason = "tokio trusts no type to keep its descriptor open")]
 fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is one open descriptor until it is dropped.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)

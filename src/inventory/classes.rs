@@ -62,19 +62,13 @@ impl Inventory {
     /// Creates an inventory without classes. `wake` is notified when the inventory of a class has changed. Each
     /// class is scanned at least once per `period`.
     pub fn new(disks: Arc<dyn Disks>, wake: Arc<Notify>, period: Duration) -> Self {
-        Self {
-            actors: BTreeMap::new(),
-            disks,
-            wake,
-            period,
-        }
+        Self { actors: BTreeMap::new(), disks, wake, period }
     }
 
     /// Starts and stops actors for these classes. A class with changed settings is a new one: the same names may
     /// be other disks.
     pub fn serve(&mut self, classes: &BTreeMap<String, Arc<Class>>) {
-        self.actors
-            .retain(|name, actor| classes.get(name) == Some(&actor.class));
+        self.actors.retain(|name, actor| classes.get(name) == Some(&actor.class));
         for (name, class) in classes {
             self.actors.entry(name.clone()).or_insert_with(|| {
                 let (send_taken, taken) = watch::channel(None);
@@ -171,9 +165,7 @@ async fn scan_repeatedly(
         let observation = scanner.scan(&paths).await;
         let mut is_news = has_event;
         publish.send_modify(|last| {
-            is_news |= last
-                .as_ref()
-                .is_none_or(|last| last.observation != observation);
+            is_news |= last.as_ref().is_none_or(|last| last.observation != observation);
             *last = Some(Scanned { observation, begun });
         });
         if is_news {

@@ -203,11 +203,7 @@ pub(super) fn survey(
         };
         let since = last.filter(is_same).map_or(now, |it| it.since);
         disk.is_settled = now - since >= SETTLED;
-        let visit = Visit {
-            disk,
-            since,
-            reading,
-        };
+        let visit = Visit { disk, since, reading };
         (visit.disk.number, visit)
     });
     seen.0 = visits.collect();
@@ -218,10 +214,7 @@ impl Reading {
     fn begin(opened: Opened, sysfs: Sysfs) -> Self {
         let (send, result) = mpsc::channel();
         spawn_blocking(move || send.send(contents(&opened, &sysfs)));
-        Self {
-            begun: Instant::now(),
-            result: Some(result),
-        }
+        Self { begun: Instant::now(), result: Some(result) }
     }
 
     /// Its result, if it ends in time and was not returned before.
@@ -295,9 +288,7 @@ fn disk(
     let names = |numbers: io::Result<BTreeSet<DeviceNumber>>| -> io::Result<Vec<String>> {
         let others = numbers?.into_iter();
         let others = others.filter(|it| *it != number && *it != facts.disk);
-        others
-            .map(|it| Ok(machine.sysfs.device(it)?.name.clone()))
-            .collect()
+        others.map(|it| Ok(machine.sysfs.device(it)?.name.clone())).collect()
     };
     let opened = open(&links[0], number, class, machine);
     let looked = opened.and_then(|(opened, candidate)| {

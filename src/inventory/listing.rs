@@ -64,13 +64,7 @@ impl Listing {
         };
         names.sort();
         let pod_mounts = kubelet.map(|it| it.pod_mounts(&machine.mounts));
-        Ok(Self {
-            machine,
-            real,
-            pod_mounts: pod_mounts.unwrap_or_default(),
-            names,
-            fault,
-        })
+        Ok(Self { machine, real, pod_mounts: pod_mounts.unwrap_or_default(), names, fault })
     }
 }
 

@@ -67,10 +67,7 @@ pub struct Observation {
 impl Observation {
     /// The observation of a directory that could not be read.
     fn failed(fault: String) -> Self {
-        Self {
-            fault: Some(fault),
-            ..Self::default()
-        }
+        Self { fault: Some(fault), ..Self::default() }
     }
 
     /// The entries that are volumes.
@@ -105,11 +102,7 @@ pub struct Skip {
 impl Skip {
     /// A skip.
     pub fn new(reason: SkipReason, detail: impl Into<String>) -> Self {
-        Self {
-            reason,
-            detail: detail.into(),
-            gone: false,
-        }
+        Self { reason, detail: detail.into(), gone: false }
     }
 
     /// Marks the volume as missing.

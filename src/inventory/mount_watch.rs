@@ -91,11 +91,7 @@ impl MountWatch {
                 Ok(now) => {
                     let changes = mounts::changes(&before, &now);
                     before = now;
-                    if self.notify(&changes) {
-                        MIN_PAUSE
-                    } else {
-                        MAX_PAUSE.min(pause * 2)
-                    }
+                    if self.notify(&changes) { MIN_PAUSE } else { MAX_PAUSE.min(pause * 2) }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot read the mount table; the next scan sees the change");
@@ -146,24 +142,9 @@ mod tests {
                 ),
                 true,
             ),
-            (
-                "a similar name",
-                vec![],
-                table("30 20 0:50 / /mnt/faster rw - tmpfs x rw\n"),
-                false,
-            ),
-            (
-                "a volume",
-                vec![],
-                table("30 21 0:50 / /mnt/fast/b rw - tmpfs x rw\n"),
-                true,
-            ),
-            (
-                "a mount above",
-                vec![],
-                table("30 20 0:50 / /mnt rw - tmpfs x rw\n"),
-                true,
-            ),
+            ("a similar name", vec![], table("30 20 0:50 / /mnt/faster rw - tmpfs x rw\n"), false),
+            ("a volume", vec![], table("30 21 0:50 / /mnt/fast/b rw - tmpfs x rw\n"), true),
+            ("a mount above", vec![], table("30 20 0:50 / /mnt rw - tmpfs x rw\n"), true),
             (
                 "an unmounted volume",
                 vec![],

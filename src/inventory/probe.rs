@@ -35,9 +35,7 @@ pub(super) fn probe(
         opened => opened?,
     };
     let unreadable = |error| Skip::new(SkipReason::Unreadable, format!("{path}: {error}"));
-    let mut candidate = volume
-        .candidate(path, &class.name, machine)
-        .map_err(unreadable)?;
+    let mut candidate = volume.candidate(path, &class.name, machine).map_err(unreadable)?;
     if candidate.capacity == 0 {
         let text = format!("{path} has a size of 0 bytes");
         return Err(Skip::new(SkipReason::NoCapacity, text));
@@ -109,9 +107,7 @@ fn file_type(path: &MountPath) -> Result<FileType, Skip> {
         let text = format!("{path} cannot be looked at: {error}");
         Skip::new(SkipReason::Unreadable, text)
     };
-    let own = fs::symlink_metadata(path.as_path())
-        .map_err(unreadable)?
-        .file_type();
+    let own = fs::symlink_metadata(path.as_path()).map_err(unreadable)?.file_type();
     if own.is_dir() || own.is_block_device() {
         return Ok(own);
     }

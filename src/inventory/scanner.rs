@@ -66,12 +66,7 @@ impl LocalDisks {
             let Err(error) = watch.run(before).await;
             tracing::error!(%error, "changes of the mount table are noticed by the periodic scan only");
         });
-        Self {
-            state,
-            kubelet,
-            mounts,
-            stuck: StuckThreads::default(),
-        }
+        Self { state, kubelet, mounts, stuck: StuckThreads::default() }
     }
 
     /// The path of a discovery directory without links, as its last listing found it. It does not touch the disk,
@@ -115,8 +110,7 @@ struct DirScanner {
 impl Scanner for DirScanner {
     fn scan<'a>(&'a mut self, taken: &'a Taken) -> BoxFuture<'a, Observation> {
         let scan = self.scan_dir(taken);
-        scan.map(|scanned| scanned.unwrap_or_else(Observation::failed))
-            .boxed()
+        scan.map(|scanned| scanned.unwrap_or_else(Observation::failed)).boxed()
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
@@ -190,10 +184,7 @@ impl DirScanner {
             let path = path.as_path();
             // First, so that no change after the reading is missed.
             let events = events.and_then(|mut events| events.set_dir(path).map(|()| events));
-            (
-                events,
-                Listing::read(path, &class, &state, kubelet.as_ref()),
-            )
+            (events, Listing::read(path, &class, &state, kubelet.as_ref()))
         });
         match tokio::time::timeout(PROBE_TIMEOUT, &mut thread).await {
             Ok(Ok((events, listing))) => {

@@ -162,11 +162,8 @@ impl Opened {
                 Err(error) => return Err(io::Error::other(error)),
             },
             Self::Device(device) => {
-                let found = signature::find(Disk::new(
-                    device.file(),
-                    device.size(),
-                    &Progress::default(),
-                ));
+                let found =
+                    signature::find(Disk::new(device.file(), device.size(), &Progress::default()));
                 let found = found.map_err(io::Error::other)?;
                 found.map(|signature| format!("the signature of {signature}"))
             }

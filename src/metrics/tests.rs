@@ -43,11 +43,7 @@ fn names_and_help_follow_the_conventions() {
         let (name, help) = (family.name(), family.help());
         let prefixes = [PREFIX, "process_", "local_volume_node_cleanup_"];
         assert!(prefixes.iter().any(|it| name.starts_with(it)), "{name}");
-        assert_eq!(
-            name.ends_with("_total"),
-            kind(&family) == "counter",
-            "{name}"
-        );
+        assert_eq!(name.ends_with("_total"), kind(&family) == "counter", "{name}");
         let is_short = help.len() <= 160 && help.ends_with('.') && !help.contains(['\n', '`']);
         assert!(is_short, "{name}: {help}");
     }
@@ -69,13 +65,7 @@ fn counters_exist_before_they_count() {
 
 #[test]
 fn capacity_label_has_steps_of_500_gib() {
-    for (gib, step) in [
-        (0, "0G"),
-        (1, "500G"),
-        (500, "500G"),
-        (501, "1000G"),
-        (1200, "1500G"),
-    ] {
+    for (gib, step) in [(0, "0G"), (1, "500G"), (500, "500G"), (501, "1000G"), (1200, "1500G")] {
         assert_eq!(capacity_step(gib << 30), step, "{gib} GiB");
     }
 }
@@ -87,15 +77,9 @@ fn docs_list_all_metrics_and_no_others() {
     let registered = Regex::new(r#""((?:local_volume|process)_\w+[a-z])""#).unwrap();
     let described = Regex::new(r"(?m)^(?:\| )?`((?:local_volume|process)_\w+)`").unwrap();
     let names = |regex: &Regex, text: &str| -> BTreeSet<String> {
-        regex
-            .captures_iter(text)
-            .map(|it| it[1].to_owned())
-            .collect()
+        regex.captures_iter(text).map(|it| it[1].to_owned()).collect()
     };
-    assert_eq!(
-        names(&registered, &SOURCES.concat()),
-        names(&described, &page)
-    );
+    assert_eq!(names(&registered, &SOURCES.concat()), names(&described, &page));
     let sections: Vec<_> = page.split("\n##").collect();
     for family in gathered() {
         let (name, kind, help) = (family.name(), kind(&family), family.help());

@@ -93,8 +93,7 @@ impl Controller {
                 reason: reasons::PERMISSION_MISSING,
                 message: format!("{missing}; {REMEDY}"),
             });
-            self.permissions
-                .report(missing.collect(), |_| false, &self.reporter);
+            self.permissions.report(missing.collect(), |_| false, &self.reporter);
             let (steps, wake_at) = self.pass(view);
             if steps.is_empty() {
                 tokio::select! {

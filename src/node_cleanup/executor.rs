@@ -89,8 +89,7 @@ impl Controller {
     /// without a pause.
     async fn confirm_gone(&mut self, volume: &Volume, view: &View) -> Result<()> {
         self.requests.tick().await;
-        self.confirmed
-            .retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
+        self.confirmed.retain(|_, asked| asked.elapsed() < CONFIRMATION_LIFETIME);
         for name in volume.node_names() {
             let (label, key) = (&volume.label, (volume.label.clone(), name.clone()));
             if self.confirmed.contains_key(&key) {

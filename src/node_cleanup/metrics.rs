@@ -13,12 +13,8 @@ use crate::metrics::{Metrics as Shared, metrics};
 const PREFIX: &str = "local_volume_node_cleanup_";
 const SHARED_PREFIX: &str = "local_volume_provisioner_";
 /// The metrics that the provisioner shares, shown here under our prefix.
-const SHARED: [&str; 4] = [
-    "watch_restarts_total",
-    "missing_permission",
-    "events_failed_total",
-    "build_info",
-];
+const SHARED: [&str; 4] =
+    ["watch_restarts_total", "missing_permission", "events_failed_total", "build_info"];
 
 metrics! {
     pv_deleted: CounterVec(&["phase"]) = "local_volume_node_cleanup_persistentvolume_delete_total",

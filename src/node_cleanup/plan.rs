@@ -22,10 +22,7 @@ impl<'a> NodeIndex<'a> {
     /// Indexes the Nodes.
     pub fn new(nodes: &'a Nodes) -> Self {
         let values = nodes.values().flat_map(BTreeMap::values);
-        Self {
-            nodes,
-            names: nodes.keys().chain(values).collect(),
-        }
+        Self { nodes, names: nodes.keys().chain(values).collect() }
     }
 }
 
@@ -62,9 +59,9 @@ pub fn is_gone(volume: &Volume, nodes: &NodeIndex<'_>) -> Result<bool, String> {
     // The PVs of a Node without the label may name it by a former value.
     let label = &volume.label;
     match nodes.nodes.iter().find(|(_, it)| !it.contains_key(label)) {
-        Some((node, _)) if volume.maker.is_none() => Err(format!(
-            "Node {node:?} has no label {label}, so it may be this PV's"
-        )),
+        Some((node, _)) if volume.maker.is_none() => {
+            Err(format!("Node {node:?} has no label {label}, so it may be this PV's"))
+        }
         _ => Ok(true),
     }
 }

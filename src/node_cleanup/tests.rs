@@ -63,13 +63,7 @@ fn is_gone(of: &Volume, there: &[(&str, Option<&str>)]) -> Result<bool, String> 
 fn next(volume: &Volume, there: &[(&str, Option<&str>)], seconds: Option<u64>) -> Next {
     let passed = seconds.map(Duration::from_secs);
     let nodes = nodes(there);
-    plan::next(
-        volume,
-        &NodeIndex::new(&nodes),
-        passed,
-        DELAY,
-        CLEANUP_TIMEOUT,
-    )
+    plan::next(volume, &NodeIndex::new(&nodes), passed, DELAY, CLEANUP_TIMEOUT)
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "as in the plan")]
@@ -98,50 +92,17 @@ fn only_local_pvs_of_our_classes_are_read() {
 fn node_exists_by_any_name_in_the_pv() {
     let bare = |pv: &mut Value| pv["metadata"]["annotations"] = json!({});
     for (what, nodes, pv, expected) in [
-        (
-            "its label",
-            &[ELSEWHERE, ("x", Some("host-1"))][..],
-            volume(|_| {}),
-            Ok(false),
-        ),
-        (
-            "its name",
-            &[ELSEWHERE, ("host-1", Some("x"))],
-            volume(|_| {}),
-            Ok(false),
-        ),
-        (
-            "its maker",
-            &[ELSEWHERE, ("node-1", Some("x"))],
-            volume(|_| {}),
-            Ok(false),
-        ),
-        (
-            "its maker, unlabelled",
-            &[ELSEWHERE, ("node-1", None)],
-            volume(|_| {}),
-            Ok(false),
-        ),
-        (
-            "others",
-            &[ELSEWHERE, ("node-2", Some("host-2"))],
-            volume(|_| {}),
-            Ok(true),
-        ),
-        (
-            "others, unlabelled",
-            &[ELSEWHERE, ("node-2", None)],
-            volume(|_| {}),
-            Ok(true),
-        ),
+        ("its label", &[ELSEWHERE, ("x", Some("host-1"))][..], volume(|_| {}), Ok(false)),
+        ("its name", &[ELSEWHERE, ("host-1", Some("x"))], volume(|_| {}), Ok(false)),
+        ("its maker", &[ELSEWHERE, ("node-1", Some("x"))], volume(|_| {}), Ok(false)),
+        ("its maker, unlabelled", &[ELSEWHERE, ("node-1", None)], volume(|_| {}), Ok(false)),
+        ("others", &[ELSEWHERE, ("node-2", Some("host-2"))], volume(|_| {}), Ok(true)),
+        ("others, unlabelled", &[ELSEWHERE, ("node-2", None)], volume(|_| {}), Ok(true)),
         ("others, made by hand", &[ELSEWHERE], volume(bare), Ok(true)),
     ] {
         assert_eq!(is_gone(&pv, nodes), expected, "{what}");
     }
-    for (nodes, words) in [
-        (&[][..], "no Node at all"),
-        (&[ELSEWHERE, ("x", None)], "\"x\""),
-    ] {
+    for (nodes, words) in [(&[][..], "no Node at all"), (&[ELSEWHERE, ("x", None)], "\"x\"")] {
         let why = is_gone(&volume(bare), nodes).unwrap_err();
         assert!(why.contains(words), "{why}");
     }
@@ -153,24 +114,14 @@ fn affinity_that_may_match_any_node_is_unclear() {
     let host = |values: &[&str]| expression("kubernetes.io/hostname", "In", values);
     let hosts = |list: Value| volume(|pv| *terms(pv) = list).hosts;
     let labels = |list: &[Value]| json!({ "matchExpressions": list });
+    assert_eq!(hosts(json!([labels(&[host(&["a"])])])), ["a", "host-1"], "and its label");
     assert_eq!(
-        hosts(json!([labels(&[host(&["a"])])])),
-        ["a", "host-1"],
-        "and its label"
-    );
-    assert_eq!(
-        hosts(json!([
-            labels(&[host(&["b", "a"])]),
-            labels(&[host(&["c"])])
-        ])),
+        hosts(json!([labels(&[host(&["b", "a"])]), labels(&[host(&["c"])])])),
         ["a", "b", "c", "host-1"]
     );
     // Narrowed down further.
     assert_eq!(
-        hosts(json!([labels(&[
-            host(&["a"]),
-            expression("rack", "Exists", &[])
-        ])])),
+        hosts(json!([labels(&[host(&["a"]), expression("rack", "Exists", &[])])])),
         ["a", "host-1"]
     );
     let field = json!({ "matchFields": [expression("metadata.name", "In", &["n"])] });
@@ -180,16 +131,9 @@ fn affinity_that_may_match_any_node_is_unclear() {
         json!([]),
         json!([{}]),
         json!([labels(&[host(&[])])]),
-        json!([labels(&[expression(
-            "kubernetes.io/hostname",
-            "NotIn",
-            &["a"]
-        )])]),
+        json!([labels(&[expression("kubernetes.io/hostname", "NotIn", &["a"])])]),
         json!([labels(&[expression("rack", "In", &["a"])])]),
-        json!([
-            labels(&[host(&["a"])]),
-            labels(&[expression("rack", "Exists", &[])])
-        ]),
+        json!([labels(&[host(&["a"])]), labels(&[expression("rack", "Exists", &[])])]),
     ] {
         assert_eq!(hosts(unreadable.clone()), [""; 0], "{unreadable}");
     }
@@ -201,10 +145,7 @@ fn affinity_that_may_match_any_node_is_unclear() {
 #[test]
 fn the_maker_is_read_with_and_without_its_uid() {
     for (provisioner, expected) in [
-        (
-            format!("local-volume-provisioner-node-1-{UID}"),
-            Some("node-1"),
-        ),
+        (format!("local-volume-provisioner-node-1-{UID}"), Some("node-1")),
         ("local-volume-provisioner-node-1".into(), Some("node-1")),
         (format!("local-volume-provisioner-{UID}"), Some(UID)),
         (format!("local-volume-provisioner-é-{UID}"), Some("é")),

@@ -170,10 +170,7 @@ pub struct MarkWrite {
 impl Patch {
     /// An empty patch.
     pub fn of(pv: &PvView) -> Self {
-        Self {
-            pv: pv.reference(),
-            ..Self::default()
-        }
+        Self { pv: pv.reference(), ..Self::default() }
     }
 
     /// What to merge into the PV.

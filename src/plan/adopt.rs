@@ -16,11 +16,7 @@ use super::consent::consent;
 /// The claim whose data is on a volume, by its mark.
 fn tenant(mark: &Mark) -> Option<ClaimRef> {
     let (namespace, name) = mark.claim.as_ref()?.split_once('/')?;
-    Some(ClaimRef {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: None,
-    })
+    Some(ClaimRef { namespace: namespace.to_owned(), name: name.to_owned(), uid: None })
 }
 
 /// The claim to which a volume can be offered with its data, by the volume alone.

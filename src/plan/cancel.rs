@@ -98,12 +98,8 @@ impl Planner<'_> {
         if let Some((because, pv)) = ended
             && !self.snapshot.ledger.writing.contains(&tenancy.pv_uid)
         {
-            let cancellation = Cancellation {
-                tenancy: tenancy.clone(),
-                job: job.cloned(),
-                pv,
-                because,
-            };
+            let cancellation =
+                Cancellation { tenancy: tenancy.clone(), job: job.cloned(), pv, because };
             let action = Action::Cancel(Box::new(cancellation));
             self.plan.actions.push(action);
         }

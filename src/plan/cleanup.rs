@@ -74,10 +74,8 @@ impl<'a> Planner<'a> {
         let is_orphan = |tenancy| orphans.iter().any(|(it, _)| it == tenancy);
         for (tenancy, cleanup) in &self.snapshot.ledger.cleanups {
             let pv = self.by_uid.get(tenancy.pv_uid.as_str()).copied();
-            let ends_here = matches!(
-                cleanup.state,
-                CleanupState::Wiped { .. } | CleanupState::Released
-            );
+            let ends_here =
+                matches!(cleanup.state, CleanupState::Wiped { .. } | CleanupState::Released);
             let is_needed = pv.is_some_and(|pv| {
                 pv.tenancy() == *tenancy && (ends_here || !self.must_not_clean(pv))
             });
@@ -223,11 +221,7 @@ impl<'a> Planner<'a> {
     /// The next attempt is not due yet.
     fn postponed(&mut self, pv: &'a PvView, cleanup: &Cleanup) {
         match &cleanup.state {
-            CleanupState::Blocked {
-                retry_at,
-                notify_at,
-                ..
-            } => {
+            CleanupState::Blocked { retry_at, notify_at, .. } => {
                 // A Job may have been created that the watch does not show yet.
                 let lasted = self.snapshot.now.saturating_sub(cleanup.since);
                 if notify_at.is_none() && lasted < JOB_PENDING_LIMIT {
@@ -236,9 +230,7 @@ impl<'a> Planner<'a> {
                 self.wake_at(*retry_at);
                 self.states.insert(&pv.name, (VolumeState::Waiting, None));
             }
-            CleanupState::Failed {
-                retry_at, error, ..
-            } => {
+            CleanupState::Failed { retry_at, error, .. } => {
                 self.wake_at(*retry_at);
                 // A failed attempt reports its failure itself; a failed Job does not.
                 if self.failed_job(pv).is_some() {
@@ -252,12 +244,7 @@ impl<'a> Planner<'a> {
     }
 
     fn notify_blocked(&mut self, pv: &PvView, cleanup: &Cleanup) {
-        if let CleanupState::Blocked {
-            reason,
-            notify_at: Some(notify_at),
-            ..
-        } = &cleanup.state
-        {
+        if let CleanupState::Blocked { reason, notify_at: Some(notify_at), .. } = &cleanup.state {
             if self.snapshot.now >= *notify_at {
                 self.notice(pv, reasons::VOLUME_IN_USE, reason.clone());
             } else {
@@ -270,9 +257,7 @@ impl<'a> Planner<'a> {
     fn waited_for_job(&self, pv: &PvView) -> Duration {
         let waits = |it: &&Cleanup| matches!(it.state, CleanupState::Waiting { job: Some(_), .. });
         let cleanup = self.cleanup(pv).filter(waits);
-        cleanup.map_or(Duration::ZERO, |it| {
-            self.snapshot.now.saturating_sub(it.since)
-        })
+        cleanup.map_or(Duration::ZERO, |it| self.snapshot.now.saturating_sub(it.since))
     }
 
     fn job_pending(&mut self, pv: &'a PvView, shown: String, order: &CleanOrder, waited: Duration) {
@@ -298,8 +283,7 @@ impl<'a> Planner<'a> {
             job_name(&pv.name)
         );
         self.notice(pv, reasons::VOLUME_FAILED_DELETE, error.clone());
-        self.states
-            .insert(&pv.name, (VolumeState::CleaningFailed, None));
+        self.states.insert(&pv.name, (VolumeState::CleaningFailed, None));
         let retry_at = Duration::MAX;
         self.track(pv, CleanupState::Failed { error, retry_at }, basis);
     }
@@ -337,10 +321,7 @@ impl<'a> Planner<'a> {
             // A blocked or failed cleanup keeps its state, which names the cause.
             let cleanup = self.snapshot.ledger.cleanups.get(&order.pv.tenancy());
             let is_new = cleanup.is_none_or(|it| {
-                matches!(
-                    it.state,
-                    CleanupState::Waiting { .. } | CleanupState::JobRunning { .. }
-                )
+                matches!(it.state, CleanupState::Waiting { .. } | CleanupState::JobRunning { .. })
             });
             if is_new && let Some(pv) = self.by_uid.get(order.pv.uid.as_str()).copied() {
                 self.wait(pv, FOR_A_SLOT.into(), None, order.basis);

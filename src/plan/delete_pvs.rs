@@ -78,8 +78,7 @@ impl<'a> Planner<'a> {
     fn label_due_pv(&mut self, pv: &'a PvView) {
         let mut patch = Patch::of(pv);
         self.label(pv, &mut patch);
-        self.states
-            .insert(&pv.name, (VolumeState::Due, Some("being adopted".into())));
+        self.states.insert(&pv.name, (VolumeState::Due, Some("being adopted".into())));
         self.patch(pv, patch);
     }
 
@@ -97,17 +96,11 @@ impl<'a> Planner<'a> {
         }
         if self.plan.paused || pv.paused {
             self.cancel_pending_job(pv, PAUSED);
-            return self.problem(
-                pv,
-                reasons::CLEANING_PAUSED,
-                VolumeState::Paused,
-                PAUSED.into(),
-            );
+            return self.problem(pv, reasons::CLEANING_PAUSED, VolumeState::Paused, PAUSED.into());
         }
         if matches!(location, PvLocation::Unknown) {
             let wait = "its directory cannot be read at the moment; cleaning waits until it can";
-            self.states
-                .insert(&pv.name, (VolumeState::Due, Some(wait.into())));
+            self.states.insert(&pv.name, (VolumeState::Due, Some(wait.into())));
             return;
         }
         let config = &self.settings.config;

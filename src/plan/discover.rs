@@ -122,10 +122,7 @@ impl<'a> Planner<'a> {
         let Some(fault) = self.occupied.contradictions.fault(&class.name) else {
             return self.storage_class(class);
         };
-        let message = format!(
-            "class {:?}: {fault}; none is offered or cleaned",
-            class.name
-        );
+        let message = format!("class {:?}: {fault}; none is offered or cleaned", class.name);
         let skip = Skip::new(SkipReason::ClassInvalid, message.clone());
         self.notice(About::Pod, reasons::CLASS_INVALID, message);
         Err(skip)

@@ -38,10 +38,7 @@ impl Planner<'_> {
         let pv_around = around(&self.by_path, path).and_then(|pvs| pvs.first()?.path());
         let around = || self.occupied.around(path).map(|other| &other.path);
         if let Some(other) = pv_around.or_else(around) {
-            return skip(
-                SkipReason::NestedVolume,
-                format!("{path} and {other} are nested"),
-            );
+            return skip(SkipReason::NestedVolume, format!("{path} and {other} are nested"));
         }
         if let Some((other, overlap)) = self.occupied.conflict(&candidate.footprint, path) {
             let reason = match overlap {

@@ -122,11 +122,7 @@ impl<'a> Planner<'a> {
         });
         let taken: Vec<_> = taken.collect();
         for why in taken.iter().filter_map(|it| it.left_alone.clone()) {
-            self.notice(
-                About::Node(self.node.name.clone()),
-                reasons::DEVICE_FAILED,
-                why,
-            );
+            self.notice(About::Node(self.node.name.clone()), reasons::DEVICE_FAILED, why);
         }
         // The volumes of the class have reports of their own.
         let left = intake.left.iter().filter(|(_, why)| !survey.is_own(why));
@@ -164,11 +160,7 @@ impl<'a> Planner<'a> {
             class: volume.class.name.clone(),
             data_left: Some(false),
             written_at: self.snapshot.date,
-            boot_time: self
-                .snapshot
-                .boot_time
-                .clone()
-                .filter(|_| how != Intake::Link),
+            boot_time: self.snapshot.boot_time.clone().filter(|_| how != Intake::Link),
             ..Mark::default()
         };
         self.plan.actions.push(Action::TakeIn(Box::new(DiskOrder {

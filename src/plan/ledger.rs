@@ -151,11 +151,7 @@ impl Ledger {
             false => retry::NEW_DISK,
         };
         let list_at = query.identity.is_unique.then_some(now + pause);
-        let found = OtherPvs {
-            list_at,
-            here: Vec::new(),
-            ..found.clone()
-        };
+        let found = OtherPvs { list_at, here: Vec::new(), ..found.clone() };
         self.others.insert(query.key.clone(), found);
     }
 

@@ -138,10 +138,7 @@ impl<'a> Planner<'a> {
         let Some(cluster) = self.settings.judges(candidate) else {
             return held(format!("{path} can have no mark, or marks are off"));
         };
-        let (recorded, found) = (
-            pv.identity.as_deref().unwrap_or("none"),
-            &candidate.identity,
-        );
+        let (recorded, found) = (pv.identity.as_deref().unwrap_or("none"), &candidate.identity);
         let is_its_disk = !found.weak && compare(recorded, found) == Match::Same;
         match agreement(pv, cluster, candidate, self.snapshot.date) {
             Agreement::Mismatch(why) => return held(why),
@@ -163,10 +160,7 @@ impl<'a> Planner<'a> {
         if let Some(what) = self.shares(pv, volume) {
             return held(what);
         }
-        if copies
-            .get(mark.token.as_str())
-            .is_some_and(|count| *count > 1)
-        {
+        if copies.get(mark.token.as_str()).is_some_and(|count| *count > 1) {
             return held(format!(
                 "another volume of this node has a copy of the mark of {path}; detach the copy"
             ));
@@ -179,31 +173,22 @@ impl<'a> Planner<'a> {
         let (path, candidate, occupied) = (&volume.path, &volume.candidate, &self.occupied);
         let contradictions = &occupied.contradictions;
         if let Some((other, how)) = occupied.conflict(&candidate.footprint, path) {
-            return Some(format!(
-                "{path} shares its storage with {}: {how}",
-                other.path
-            ));
+            return Some(format!("{path} shares its storage with {}: {how}", other.path));
         }
         let has_link = |it: &&PvView| it.uid != pv.uid && it.link == pv.link;
         let other = self.pvs.iter().find(has_link).map(|it| &it.name);
-        let link = pv
-            .link
-            .as_ref()
-            .map(|link| format!("{LINK_DIR}/{}", link.token));
+        let link = pv.link.as_ref().map(|link| format!("{LINK_DIR}/{}", link.token));
         let mut owners = occupied.owners.iter();
         let foreign = owners.find(|it| it.uid != pv.uid && Some(&it.path) == link.as_ref());
         if let Some(other) = other.or(foreign.map(|it| &it.pv)) {
-            return Some(format!(
-                "PV {other} has the same link; delete the wrong one"
-            ));
+            return Some(format!("PV {other} has the same link; delete the wrong one"));
         }
         let recorded = occupied.recorded_on(&candidate.identity, &pv.uid);
         if let Some(other) = recorded.or(occupied.duplicate(path, &pv.uid).map(|it| it.0)) {
             return Some(format!("the disk at {path} is also that of PV {other}"));
         }
         let what = contradictions.of(&pv.uid);
-        what.or(contradictions.fault(&volume.class.name))
-            .map(str::to_owned)
+        what.or(contradictions.fault(&volume.class.name)).map(str::to_owned)
     }
 
     /// How many volumes have the mark of each offer.
@@ -222,15 +207,12 @@ impl<'a> Planner<'a> {
 
     /// Reports a claim whose pods cannot start.
     fn report_unlinked(&mut self, pv: &'a PvView, why: Unlinked) {
-        let is_first = self
-            .states
-            .get(pv.name.as_str())
-            .is_none_or(|it| it.0 == VolumeState::Bound);
+        let is_first =
+            self.states.get(pv.name.as_str()).is_none_or(|it| it.0 == VolumeState::Bound);
         let Held(why) = why else {
             let detail = "its link is about to be made; pods start then".to_owned();
             if is_first {
-                self.states
-                    .insert(&pv.name, (VolumeState::Unlinked, Some(detail)));
+                self.states.insert(&pv.name, (VolumeState::Unlinked, Some(detail)));
             }
             return;
         };
@@ -245,12 +227,7 @@ impl<'a> Planner<'a> {
         }
         let about = About::from(pv);
         if is_first {
-            self.problem(
-                pv,
-                reasons::VOLUME_UNVERIFIED,
-                VolumeState::Unlinked,
-                message,
-            );
+            self.problem(pv, reasons::VOLUME_UNVERIFIED, VolumeState::Unlinked, message);
         } else if self.plan.notices.iter().all(|it| it.about != about) {
             self.notice(about, reasons::VOLUME_UNVERIFIED, message);
         }
@@ -280,17 +257,14 @@ impl<'a> Planner<'a> {
         }
         let labels = self.labels_in_use();
         if labels.len() >= MAX_DISKS && !labels.contains(&label_of(self.node, candidate)) {
-            return skip(format!(
-                "the Node has {MAX_DISKS} labels of disks, which is the limit"
-            ));
+            return skip(format!("the Node has {MAX_DISKS} labels of disks, which is the limit"));
         }
         Ok(())
     }
 
     fn labels_of_pvs(&self) -> BTreeSet<&'a str> {
         let pvs = self.pvs.iter().filter(|pv| self.is_bound_to_disk(pv));
-        pvs.filter_map(|pv| pv.link.as_ref()?.label.as_deref())
-            .collect()
+        pvs.filter_map(|pv| pv.link.as_ref()?.label.as_deref()).collect()
     }
 
     /// The labels of the Node that name its disks, with those of all PVs, also of those that are being created.
@@ -304,10 +278,7 @@ impl<'a> Planner<'a> {
         let new = begun.chain(drafts);
         let new = new.filter(|it| it.class.binding == Binding::Disk);
         let new = new.map(|it| label_of(self.node, &it.candidate));
-        let known = self
-            .labels_of_pvs()
-            .into_iter()
-            .chain(self.labels_of_node());
+        let known = self.labels_of_pvs().into_iter().chain(self.labels_of_node());
         known.map(str::to_owned).chain(new).collect()
     }
 
@@ -321,14 +292,9 @@ impl<'a> Planner<'a> {
     pub(super) fn label_node(&mut self) {
         let wanted = self.labels_of_pvs();
         let found: BTreeSet<_> = self.labels_of_node().collect();
-        let missing = wanted
-            .difference(&found)
-            .map(|it| (*it, Some(String::new())));
+        let missing = wanted.difference(&found).map(|it| (*it, Some(String::new())));
         let mut labels: BTreeMap<_, _> = missing.collect();
-        let of_any = self
-            .pvs
-            .iter()
-            .filter_map(|pv| pv.link.as_ref()?.label.as_deref());
+        let of_any = self.pvs.iter().filter_map(|pv| pv.link.as_ref()?.label.as_deref());
         let needless: Vec<_> = found.difference(&of_any.collect()).copied().collect();
         let observed = |class| self.snapshot.observed.get(class);
         let mut classes = self.settings.config.classes.keys();
@@ -336,9 +302,7 @@ impl<'a> Planner<'a> {
         // Only such a class has the permission to patch the Node.
         let has_disks = self.settings.config.binds_to_disks();
         if is_seen && has_disks && !needless.is_empty() {
-            let disks = self
-                .volumes()
-                .filter(|it| it.class.binding == Binding::Disk);
+            let disks = self.volumes().filter(|it| it.class.binding == Binding::Disk);
             let disks: Vec<_> = disks.map(|it| label_of(self.node, &it.candidate)).collect();
             let is_gone = |label: &&str| !disks.iter().any(|it| it == *label);
             labels.extend(needless.into_iter().filter(is_gone).map(|it| (it, None)));
@@ -347,17 +311,12 @@ impl<'a> Planner<'a> {
         let labels: BTreeMap<_, _> = labels.map(|(key, value)| (key.to_owned(), value)).collect();
         let ledger = &self.snapshot.ledger;
         let is_written = ledger.writing.contains(&self.node.uid)
-            || ledger
-                .labelled
-                .as_ref()
-                .is_some_and(|(written, known_until)| {
-                    *written == labels && self.snapshot.now < *known_until
-                });
+            || ledger.labelled.as_ref().is_some_and(|(written, known_until)| {
+                *written == labels && self.snapshot.now < *known_until
+            });
         if !is_written && !labels.is_empty() {
             let node = self.node.clone();
-            self.plan
-                .actions
-                .push(Action::LabelNode(NodeLabels { node, labels }));
+            self.plan.actions.push(Action::LabelNode(NodeLabels { node, labels }));
         }
     }
 }

@@ -73,11 +73,7 @@ pub fn agreement(pv: &PvView, cluster: &str, candidate: &Candidate, date: Timest
         !observed.weak && recorded.is_some_and(|it| compare(it, observed) == Match::Same);
     // A PV that is only reserved has no tenant.
     let is_used = pv.used || matches!(pv.phase, Phase::Bound | Phase::Released | Phase::Failed);
-    let state = if is_used {
-        MarkState::Used
-    } else {
-        MarkState::Offered
-    };
+    let state = if is_used { MarkState::Used } else { MarkState::Offered };
     let is_released = matches!(pv.phase, Phase::Released | Phase::Failed)
         || (pv.deleting && pv.phase != Phase::Bound);
     let is_empty = candidate.contents == Contents::Empty;
@@ -269,13 +265,7 @@ pub(super) fn unowned(
     let MarkOnDisk::Valid(mark) = found else {
         return Unowned::Dirty;
     };
-    let Snapshot {
-        ended,
-        ledger,
-        now,
-        boot_time,
-        ..
-    } = snapshot;
+    let Snapshot { ended, ledger, now, boot_time, .. } = snapshot;
     // How old the mark was when this process started.
     let age = || {
         let age = boot_time.as_ref()?.since(mark.boot_time.as_ref()?)?;

@@ -82,11 +82,7 @@ impl<'a> Planner<'a> {
                     patch.annotations.insert(ANNOTATION_OFFER, offer);
                 }
                 let volume = Arc::clone(volume);
-                patch.mark = Some(Box::new(MarkWrite {
-                    volume,
-                    mark: *mark,
-                    resets_root: false,
-                }));
+                patch.mark = Some(Box::new(MarkWrite { volume, mark: *mark, resets_root: false }));
             }
             // The first scan knows no PVs and reads no contents, which decide.
             Agreement::Mismatch(_) if pv.offer.is_none() && is_unread(candidate) => return true,
@@ -126,18 +122,10 @@ impl<'a> Planner<'a> {
     }
 
     fn write_mark(&mut self, volume: &Arc<Volume>, mark: &Mark, state: MarkState) {
-        let mark = Mark {
-            state,
-            written_at: self.snapshot.date,
-            ..mark.clone()
-        };
+        let mark = Mark { state, written_at: self.snapshot.date, ..mark.clone() };
         if !self.snapshot.ledger.writing.contains(volume.path.as_str()) {
             let volume = Arc::clone(volume);
-            let write = MarkWrite {
-                volume,
-                mark,
-                resets_root: false,
-            };
+            let write = MarkWrite { volume, mark, resets_root: false };
             self.plan.actions.push(Action::WriteMark(Box::new(write)));
         }
     }
@@ -224,10 +212,7 @@ impl<'a> Planner<'a> {
                 Ok(false)
             }
             Unowned::Wipe => {
-                let detail = format!(
-                    "{path} is cleaned before it is offered: {}",
-                    describe(found)
-                );
+                let detail = format!("{path} is cleaned before it is offered: {}", describe(found));
                 Err(Skip::new(SkipReason::CleanupRunning, detail))
             }
             Unowned::Dirty => {
@@ -303,10 +288,7 @@ impl<'a> Planner<'a> {
             || recorded.is_some();
         let is_searched = || self.snapshot.ledger.searched.contains(&searched(candidate));
         let is_orphan = !has_pv && is_searched() && self.unowned(volume, cluster) == Unowned::Wipe;
-        is_orphan.then_some(Tenancy {
-            pv_uid,
-            claim_uid: None,
-        })
+        is_orphan.then_some(Tenancy { pv_uid, claim_uid: None })
     }
 
     /// The volumes without a PV that have to be cleaned, each with the key of its cleanup.
@@ -337,9 +319,7 @@ impl<'a> Planner<'a> {
             let found = self.snapshot.ledger.cleanups.get(&tenancy);
             let now = self.snapshot.now;
             if let Some(Cleanup { state, .. }) = found
-                && let CleanupState::Blocked {
-                    reason, notify_at, ..
-                } = state
+                && let CleanupState::Blocked { reason, notify_at, .. } = state
                 && notify_at.is_some_and(|at| now >= at)
             {
                 let about = About::Node(self.node.name.clone());

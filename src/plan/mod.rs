@@ -107,11 +107,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         let why = "the PersistentVolumes and the cleaning Jobs have not all been listed yet";
         return Plan::not_ready(why, link::of_classes(settings, snapshot));
     };
-    let active = snapshot
-        .ledger
-        .cleanups
-        .values()
-        .filter(|it| it.is_active());
+    let active = snapshot.ledger.cleanups.values().filter(|it| it.is_active());
     let mut planner = Planner {
         settings,
         snapshot,
@@ -130,10 +126,7 @@ pub fn plan(settings: &Settings, snapshot: &Snapshot) -> Plan {
         owner_queries: Vec::new(),
         alike: Vec::new(),
         is_faulty: false,
-        plan: Plan {
-            wake_at: snapshot.ledger.first_retry(snapshot.now),
-            ..Plan::default()
-        },
+        plan: Plan { wake_at: snapshot.ledger.first_retry(snapshot.now), ..Plan::default() },
     };
     planner.plan.marks_differ = planner.do_marks_differ();
     planner.occupy_by_pvs();
@@ -281,11 +274,7 @@ impl<'a> Planner<'a> {
         {
             message = format!("{path}: {message}");
         }
-        self.plan.notices.insert(Notice {
-            about,
-            reason,
-            message,
-        });
+        self.plan.notices.insert(Notice { about, reason, message });
     }
 
     /// Reports a problem of a PV, in an event and as its state.

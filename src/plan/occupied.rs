@@ -217,16 +217,11 @@ where
     K: Borrow<HostPath> + Ord,
 {
     // Paths are in order by components: the first one after a directory is in it, if any is.
-    let next = paths
-        .range::<HostPath, _>((Bound::Excluded(path), Bound::Unbounded))
-        .next();
-    let within = next
-        .filter(|(other, _)| (*other).borrow().is_within(path))
-        .map(|(_, value)| value);
+    let next = paths.range::<HostPath, _>((Bound::Excluded(path), Bound::Unbounded)).next();
+    let within =
+        next.filter(|(other, _)| (*other).borrow().is_within(path)).map(|(_, value)| value);
     let text = path.as_str();
     let dirs = text.match_indices('/').map(|(end, _)| &text[..end.max(1)]);
-    let mut above = dirs
-        .filter(|dir| *dir != text)
-        .filter_map(|dir| HostPath::from_api(dir).ok());
+    let mut above = dirs.filter(|dir| *dir != text).filter_map(|dir| HostPath::from_api(dir).ok());
     within.or_else(|| above.find_map(|dir| paths.get(&dir)))
 }

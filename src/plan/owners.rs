@@ -39,16 +39,8 @@ pub struct OwnerQuery {
 impl OwnerQuery {
     /// The query of a volume with a PV of this UID.
     pub fn new(uid: &str, identity: &GlobalIdentity, capacity: u64) -> Self {
-        let key = if identity.is_unique {
-            uid
-        } else {
-            &identity.hash
-        };
-        Self {
-            key: key.to_owned(),
-            identity: identity.clone(),
-            capacity,
-        }
+        let key = if identity.is_unique { uid } else { &identity.hash };
+        Self { key: key.to_owned(), identity: identity.clone(), capacity }
     }
 }
 

@@ -46,9 +46,8 @@ impl Planner<'_> {
             _ => Some(false),
         };
         let is_device = candidate.kind == VolumeMode::Block;
-        let is_own = found
-            .valid()
-            .is_some_and(|it| self.snapshot.ledger.unborn.contains(&it.token));
+        let is_own =
+            found.valid().is_some_and(|it| self.snapshot.ledger.unborn.contains(&it.token));
         let resets_root = !is_device
             && candidate.mark.has_past()
             && !is_own
@@ -63,11 +62,7 @@ impl Planner<'_> {
             cluster: cluster.to_owned(),
             token,
             data_left,
-            boot_time: self
-                .snapshot
-                .boot_time
-                .clone()
-                .filter(|_| is_device && is_to_any),
+            boot_time: self.snapshot.boot_time.clone().filter(|_| is_device && is_to_any),
             state: MarkState::Pending,
             identity_hash: candidate.identity.hash(),
             class: volume.class.name.clone(),
@@ -77,10 +72,6 @@ impl Planner<'_> {
             written_at: self.snapshot.date,
             ..Mark::default()
         };
-        MarkWrite {
-            volume: Arc::clone(volume),
-            mark,
-            resets_root,
-        }
+        MarkWrite { volume: Arc::clone(volume), mark, resets_root }
     }
 }

@@ -85,9 +85,7 @@ impl Contradictions {
     /// Why nothing in a class is offered or cleaned.
     pub fn fault(&self, class: &str) -> Option<&str> {
         let mut found = self.0.values();
-        found
-            .find(|it| it.is_proof && it.class == class)
-            .map(|it| it.message.as_str())
+        found.find(|it| it.is_proof && it.class == class).map(|it| it.message.as_str())
     }
 }
 

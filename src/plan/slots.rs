@@ -18,10 +18,8 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn of(settings: &Settings, snapshot: &Snapshot) -> Self {
-        let mut slots = Self {
-            limit: settings.config.max_concurrent_cleanups.get().into(),
-            ..Self::default()
-        };
+        let mut slots =
+            Self { limit: settings.config.max_concurrent_cleanups.get().into(), ..Self::default() };
         for cleanup in snapshot.ledger.cleanups.values().filter(|it| it.running) {
             if !matches!(cleanup.state, CleanupState::Wiped { .. }) {
                 slots.wipes += 1;

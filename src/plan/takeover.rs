@@ -119,17 +119,9 @@ pub fn is_fenced(
     let others = former.nodes.iter().filter(|(name, _)| *name != node.name);
     let others: Vec<_> = others.collect();
     let is_off = others.iter().all(|(_, is_off)| *is_off);
-    let is_shared = volume
-        .candidate
-        .global
-        .as_ref()
-        .is_none_or(|it| it.is_shared);
+    let is_shared = volume.candidate.global.as_ref().is_none_or(|it| it.is_shared);
     let (is_ours, is_gone) = (pv.is_kept_by(node), others.is_empty());
-    let is_out = if is_gone {
-        is_ours || !is_shared
-    } else {
-        is_off
-    };
+    let is_out = if is_gone { is_ours || !is_shared } else { is_off };
     // The state directory of the other node may have the mark of a device for a later tenant than that of a restored PV,
     // and ours may have an old one.
     let MarkFact { on_disk, place, .. } = &volume.candidate.mark;
@@ -189,10 +181,8 @@ pub fn taken_over(settings: &Settings, node: &NodeView, pv: &PvView, volume: &Vo
 /// Why a volume waits whose PV is of another node.
 pub fn waits(pv: &PvView, volume: &Volume, why: &str) -> Skip {
     let (path, name, node) = (&volume.path, &pv.name, pv.hostname_label.as_deref());
-    let detail = format!(
-        "{path} is the disk of PV {name} of node {}: {why}",
-        node.unwrap_or("unknown")
-    );
+    let detail =
+        format!("{path} is the disk of PV {name} of node {}: {why}", node.unwrap_or("unknown"));
     Skip::new(SkipReason::IdentityOnOtherPV, detail)
 }
 

@@ -67,11 +67,7 @@ pub struct Refusal {
 
 impl Refusal {
     pub(super) fn new(reason: &'static str, message: String) -> Self {
-        Self {
-            reason,
-            state: VolumeState::Refused,
-            message,
-        }
+        Self { reason, state: VolumeState::Refused, message }
     }
 }
 
@@ -117,10 +113,7 @@ pub fn may_clean(
     let (PvLocation::Volume(volume), Some(path)) = (location, pv.path()) else {
         let absence = absence(pv, location);
         return Err(match absence.reason {
-            reasons::VOLUME_MISSING => Refusal {
-                reason: reasons::VOLUME_FAILED_DELETE,
-                ..absence
-            },
+            reasons::VOLUME_MISSING => Refusal { reason: reasons::VOLUME_FAILED_DELETE, ..absence },
             _ => absence,
         });
     };
@@ -237,11 +230,7 @@ pub(super) fn absence(pv: &PvView, location: &PvLocation<'_>) -> Refusal {
             "its directory cannot be read at the moment; cleaning waits until it can".to_owned(),
         ),
     };
-    Refusal {
-        reason,
-        state,
-        message,
-    }
+    Refusal { reason, state, message }
 }
 
 /// Checks that the disk is the one that the PV was created for, or that an administrator consented.
@@ -286,19 +275,13 @@ fn identity(
     };
     match problem {
         Some(problem) => Err(mismatch(&problem, pv, candidate)),
-        None => Ok(Permission {
-            identity: observed.text.clone(),
-            consent_used,
-        }),
+        None => Ok(Permission { identity: observed.text.clone(), consent_used }),
     }
 }
 
 /// How to drop a PV.
 pub(super) fn to_forget(pv: &PvView) -> String {
-    format!(
-        "{ANNOTATION_CONSENT}={:?} drops the PV and touches nothing",
-        forget(pv)
-    )
+    format!("{ANNOTATION_CONSENT}={:?} drops the PV and touches nothing", forget(pv))
 }
 
 /// The consents come first: events are cut.

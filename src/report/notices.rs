@@ -63,10 +63,7 @@ impl Notices {
         let (fresh, early): (BTreeSet<_>, BTreeSet<_>) =
             fresh.cloned().partition(|it| self.is_news(it, &now));
         let keys = |notices: &BTreeSet<Notice>| -> BTreeSet<_> {
-            notices
-                .iter()
-                .map(|it| (it.about.clone(), it.reason))
-                .collect()
+            notices.iter().map(|it| (it.about.clone(), it.reason)).collect()
         };
         let (repeated, withheld) = (keys(&now), keys(&early));
         let mut told: BTreeSet<_> = now.difference(&early).cloned().collect();

@@ -24,13 +24,7 @@ const RETRY_LIMIT: Duration = Duration::from_mins(5);
 fn name(event: &Event) -> String {
     let object = &event.involved_object;
     let host = event.source.as_ref().and_then(|it| it.host.clone());
-    let parts = [
-        &object.uid,
-        &object.name,
-        &event.reason,
-        &event.message,
-        &host,
-    ];
+    let parts = [&object.uid, &object.name, &event.reason, &event.message, &host];
     let bytes = parts.map(|part| part.as_deref().unwrap_or_default().bytes().chain([0]));
     let name = object.name.as_deref().unwrap_or("unknown");
     format!("{name}.{:016x}", fnv1a_64(bytes.into_iter().flatten()))

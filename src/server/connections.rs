@@ -61,10 +61,7 @@ impl Listener for Connections {
         let (keep, kept) = oneshot::channel();
         // Until it has answered once.
         let is_busy = Arc::new(AtomicBool::new(true));
-        self.open.push_back(Place {
-            keep,
-            is_busy: Arc::clone(&is_busy),
-        });
+        self.open.push_back(Place { keep, is_busy: Arc::clone(&is_busy) });
         let connection = Connection {
             stream,
             kept,
@@ -192,14 +189,9 @@ mod tests {
             assert!(answer(&mut client).await.unwrap() > 0);
             clients.push(client);
         }
-        let [first, second, ..] = &mut clients[..] else {
-            unreachable!()
-        };
+        let [first, second, ..] = &mut clients[..] else { unreachable!() };
         assert!(matches!(answer(first).await, Ok(0) | Err(_)));
-        second
-            .write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            .await
-            .unwrap();
+        second.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         assert!(answer(second).await.unwrap() > 0);
     }
 
@@ -211,9 +203,7 @@ mod tests {
         assert!(matches!(answer(&mut half).await, Ok(0) | Err(_)));
         for _ in 0..2 {
             sleep(10 * PATIENCE).await;
-            idle.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-                .await
-                .unwrap();
+            idle.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
             assert!(answer(&mut idle).await.unwrap() > 0);
         }
     }

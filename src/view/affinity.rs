@@ -168,43 +168,19 @@ mod tests {
             (json!({}), Some(true)),
             (terms(&json!([])), None),
             (terms(&json!([{}])), Some(false)),
-            (
-                terms(&json!([{ "matchExpressions": [], "matchFields": [] }])),
-                Some(false),
-            ),
-            (
-                terms(&json!([{}, { "matchExpressions": [&zone] }])),
-                Some(true),
-            ),
+            (terms(&json!([{ "matchExpressions": [], "matchFields": [] }])), Some(false)),
+            (terms(&json!([{}, { "matchExpressions": [&zone] }])), Some(true)),
             (
                 terms(&json!([{ "matchExpressions": [&other] }, { "matchExpressions": [&zone] }])),
                 Some(true),
             ),
-            (
-                terms(&json!([{ "matchExpressions": [&other, &zone] }])),
-                Some(false),
-            ),
-            (
-                terms(&json!([{ "matchExpressions": [&here, &zone] }])),
-                Some(true),
-            ),
-            (
-                terms(&json!([{ "matchExpressions": [&here, &other] }])),
-                Some(false),
-            ),
-            (
-                terms(&json!([{ "matchFields": [named("node-1")] }])),
-                Some(true),
-            ),
-            (
-                terms(&json!([{ "matchFields": [named("node-2")] }])),
-                Some(false),
-            ),
+            (terms(&json!([{ "matchExpressions": [&other, &zone] }])), Some(false)),
+            (terms(&json!([{ "matchExpressions": [&here, &zone] }])), Some(true)),
+            (terms(&json!([{ "matchExpressions": [&here, &other] }])), Some(false)),
+            (terms(&json!([{ "matchFields": [named("node-1")] }])), Some(true)),
+            (terms(&json!([{ "matchFields": [named("node-2")] }])), Some(false)),
             (terms(&json!([{ "matchFields": [excluded] }])), Some(false)),
-            (
-                terms(&json!([{ "matchFields": [named("host-1")] }])),
-                Some(false),
-            ),
+            (terms(&json!([{ "matchFields": [named("host-1")] }])), Some(false)),
             (
                 terms(&json!([{ "matchFields": [named("node-1")], "matchExpressions": [&other] }])),
                 Some(false),

@@ -47,10 +47,7 @@ impl CsiDriver {
             return Err("the name of the CSI driver is missing".into());
         }
         let references = references.split('|').map(NodeReference::parse);
-        Ok(Self {
-            name: name.to_owned(),
-            references: references.collect::<Result<_, _>>()?,
-        })
+        Ok(Self { name: name.to_owned(), references: references.collect::<Result<_, _>>()? })
     }
 
     /// The nodes of a PV, by the first reference that names one: values of a Node label, or else a Node's name. None if

@@ -116,11 +116,7 @@ fn state(status: &JobStatus) -> JobState {
     let has_done = uncounted.is_some_and(|pods| pods.succeeded.iter().flatten().count() > 0);
     // Kubernetes before 1.24 does not report ready pods.
     let runs = status.ready.or(status.active).unwrap_or_default() > 0;
-    if ends || has_done || runs {
-        JobState::Running
-    } else {
-        JobState::Pending
-    }
+    if ends || has_done || runs { JobState::Running } else { JobState::Pending }
 }
 
 #[cfg(test)]
@@ -187,15 +183,8 @@ mod tests {
             pv_uid: pv.into(),
             claim_uid: claim.map(str::to_owned),
         };
-        let of_no_claim = JobView {
-            claim_uid: Some(String::new()),
-            ..ours.clone()
-        };
-        let of_go = JobView {
-            claim_uid: None,
-            identity: None,
-            ..ours.clone()
-        };
+        let of_no_claim = JobView { claim_uid: Some(String::new()), ..ours.clone() };
+        let of_go = JobView { claim_uid: None, identity: None, ..ours.clone() };
         for (job, pv, claim, is) in [
             (&ours, "pv-uid", Some("claim-uid"), true),
             (&ours, "pv-uid", Some("another"), false),
@@ -206,11 +195,7 @@ mod tests {
             (&of_go, "pv-uid", Some("claim-uid"), false),
             (&of_go, "pv-uid", None, false),
         ] {
-            assert_eq!(
-                job.is_for(&tenancy(pv, claim)),
-                is,
-                "{job:?} {pv} {claim:?}"
-            );
+            assert_eq!(job.is_for(&tenancy(pv, claim)), is, "{job:?} {pv} {claim:?}");
         }
     }
 }

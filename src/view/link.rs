@@ -22,9 +22,6 @@ impl PvLink {
         let mut keys = terms.flat_map(|term| term.match_expressions.iter().flatten());
         let label =
             keys.find(|it| it.key.starts_with(DISK_LABEL_PREFIX) && it.operator == "Exists");
-        Some(Self {
-            token: token.to_owned(),
-            label: label.map(|it| it.key.clone()),
-        })
+        Some(Self { token: token.to_owned(), label: label.map(|it| it.key.clone()) })
     }
 }

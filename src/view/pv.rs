@@ -121,10 +121,7 @@ pub struct PathOwner {
 
 /// The part of a PersistentVolume that decisions depend on.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own on the object"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own on the object")]
 pub struct PvView {
     /// `metadata.name`.
     pub name: String,

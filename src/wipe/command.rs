@@ -114,10 +114,7 @@ async fn read_lines(
     let mut output = output.map(BufReader::new);
     let (mut line, mut last, mut is_rest) = (Vec::new(), Vec::new(), false);
     while let Some(output) = &mut output
-        && let Ok(1..) = output
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)
-            .await
+        && let Ok(1..) = output.take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await
     {
         let text = String::from_utf8_lossy(&line);
         // The rest of a long line is dropped.

@@ -89,11 +89,7 @@ pub struct Disk<'a> {
 impl<'a> Disk<'a> {
     /// `device` is open, for writing if it is wiped, and `size` (in bytes) was read from it.
     pub fn new(device: &'a File, size: u64, progress: &'a Progress) -> Self {
-        Self {
-            device,
-            size,
-            progress,
-        }
+        Self { device, size, progress }
     }
 
     /// Resets a device: discards its contents if it can, and overwrites both ends and every place from which
@@ -132,8 +128,7 @@ impl<'a> Disk<'a> {
     pub fn zero(self, passes: u32) -> Result<WipeOutcome, WipeError> {
         let pass = || self.zero_by(&|step| punch(self.device, step));
         // Announced at once, so that the estimated time covers all passes.
-        self.progress
-            .expect_bytes(self.size.saturating_mul(passes.max(1).into()));
+        self.progress.expect_bytes(self.size.saturating_mul(passes.max(1).into()));
         for _ in 1..passes {
             pass()?;
         }
@@ -242,10 +237,7 @@ impl<'a> Disk<'a> {
         const END: u64 = 1 << 20;
         let size = self.size;
         ioctl::drop_cache(self.device);
-        let ends = [
-            0..size.min(END),
-            size.saturating_sub(END) / BLOCK * BLOCK..size,
-        ];
+        let ends = [0..size.min(END), size.saturating_sub(END) / BLOCK * BLOCK..size];
         let mut ranges = ends.into_iter().chain(markers::places(size));
         ranges.try_for_each(|range| self.check_zero(range))
     }
@@ -284,9 +276,7 @@ impl<'a> Disk<'a> {
         self.flush()?;
         ioctl::drop_cache(device);
         ioctl::reread_partitions(device);
-        let now = device
-            .seek(SeekFrom::End(0))
-            .map_err(failed("read", size))?;
+        let now = device.seek(SeekFrom::End(0)).map_err(failed("read", size))?;
         if now == size {
             return Ok(());
         }
@@ -299,9 +289,7 @@ impl<'a> Disk<'a> {
     fn flush(self) -> Result<(), WipeError> {
         self.device.sync_all().map_err(|error| {
             let cause = "look at the kernel log, the disk may be failing";
-            WipeError::Failed(format!(
-                "cannot flush writes to the device: {error}; {cause}"
-            ))
+            WipeError::Failed(format!("cannot flush writes to the device: {error}; {cause}"))
         })
     }
 

@@ -112,37 +112,13 @@ mod tests {
     #[test]
     fn script_names_select_the_built_in_cleaners() {
         for (words, method, shown) in [
-            (
-                &["/scripts/quick_reset.sh"][..],
-                Method::QuickReset,
-                "quick reset",
-            ),
-            (
-                &["/scripts/dd_zero.sh"],
-                Method::Zero(1),
-                "zero (passes: 1)",
-            ),
-            (
-                &["/scripts/dd_zero.sh", "3"],
-                Method::Zero(3),
-                "zero (passes: 3)",
-            ),
-            (
-                &["/scripts/shred.sh"],
-                Method::Overwrite(3),
-                "overwrite (passes: 3)",
-            ),
-            (
-                &["/scripts/shred.sh", "1"],
-                Method::Overwrite(1),
-                "overwrite (passes: 1)",
-            ),
+            (&["/scripts/quick_reset.sh"][..], Method::QuickReset, "quick reset"),
+            (&["/scripts/dd_zero.sh"], Method::Zero(1), "zero (passes: 1)"),
+            (&["/scripts/dd_zero.sh", "3"], Method::Zero(3), "zero (passes: 3)"),
+            (&["/scripts/shred.sh"], Method::Overwrite(3), "overwrite (passes: 3)"),
+            (&["/scripts/shred.sh", "1"], Method::Overwrite(1), "overwrite (passes: 1)"),
             (&["/scripts/blkdiscard.sh"], Method::Discard, "discard"),
-            (
-                &["/scripts/fsclean.sh"],
-                Method::DeleteContents,
-                "delete contents",
-            ),
+            (&["/scripts/fsclean.sh"], Method::DeleteContents, "delete contents"),
         ] {
             assert_eq!(from(words), method, "{words:?}");
             assert_eq!(method.to_string(), shown);
@@ -178,33 +154,15 @@ mod tests {
     #[test]
     fn other_commands_are_run_unchanged() {
         for (words, shown) in [
-            (
-                &["/scripts/dd_zero.sh", "0"][..],
-                "command /scripts/dd_zero.sh 0",
-            ),
-            (
-                &["/scripts/dd_zero.sh", "-1"],
-                "command /scripts/dd_zero.sh -1",
-            ),
-            (
-                &["/scripts/dd_zero.sh", "x"],
-                "command /scripts/dd_zero.sh x",
-            ),
+            (&["/scripts/dd_zero.sh", "0"][..], "command /scripts/dd_zero.sh 0"),
+            (&["/scripts/dd_zero.sh", "-1"], "command /scripts/dd_zero.sh -1"),
+            (&["/scripts/dd_zero.sh", "x"], "command /scripts/dd_zero.sh x"),
             (&["/scripts/shred.sh", "0"], "command /scripts/shred.sh 0"),
             (&["/scripts/shred.sh", ""], "command /scripts/shred.sh "),
-            (
-                &["/scripts/shred.sh", "1", "2"],
-                "command /scripts/shred.sh 1 2",
-            ),
+            (&["/scripts/shred.sh", "1", "2"], "command /scripts/shred.sh 1 2"),
             // A secure discard is a different request to the device.
-            (
-                &["/scripts/blkdiscard.sh", "-s"],
-                "command /scripts/blkdiscard.sh -s",
-            ),
-            (
-                &["/scripts/quick_reset.sh", "x"],
-                "command /scripts/quick_reset.sh x",
-            ),
+            (&["/scripts/blkdiscard.sh", "-s"], "command /scripts/blkdiscard.sh -s"),
+            (&["/scripts/quick_reset.sh", "x"], "command /scripts/quick_reset.sh x"),
             (&["/my/quick_reset.sh"], "command /my/quick_reset.sh"),
             (&["shred.sh"], "command shred.sh"),
             (&["sh", "-c", "true"], "command sh -c true"),

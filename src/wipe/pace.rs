@@ -18,10 +18,7 @@ pub struct Pace {
     pub elapsed: Duration,
 }
 
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "estimates with at most three significant digits"
-)]
+#[allow(clippy::cast_precision_loss, reason = "estimates with at most three significant digits")]
 impl Pace {
     /// The wiped fraction of the bytes, from 0 to 1. `None` if the total is not known.
     pub fn ratio(&self) -> Option<f64> {
@@ -127,13 +124,7 @@ mod tests {
             (0, 0, 0, 30, "0 entries removed"),
             (1234, 0, 0, 30, "1234 entries removed"),
             (0, 0, 4096 * MIB, 30, "0 bytes of 4.0 GiB wiped (0 %)"),
-            (
-                0,
-                1536 * MIB,
-                4096 * MIB,
-                5,
-                "1.5 GiB of 4.0 GiB wiped (37 %), 307.2 MiB/s, 8s left",
-            ),
+            (0, 1536 * MIB, 4096 * MIB, 5, "1.5 GiB of 4.0 GiB wiped (37 %), 307.2 MiB/s, 8s left"),
             (
                 0,
                 MIB,
@@ -141,20 +132,8 @@ mod tests {
                 4096,
                 "1.0 MiB of 4.0 TiB wiped (0 %), 256 bytes/s, 4772184h44m48s left",
             ),
-            (
-                0,
-                4 * MIB - 1,
-                4 * MIB,
-                1,
-                "4.0 MiB of 4.0 MiB wiped (99 %), 4.0 MiB/s, 0s left",
-            ),
-            (
-                0,
-                MIB,
-                MIB,
-                1,
-                "1.0 MiB of 1.0 MiB wiped (100 %), 1.0 MiB/s, 0s left",
-            ),
+            (0, 4 * MIB - 1, 4 * MIB, 1, "4.0 MiB of 4.0 MiB wiped (99 %), 4.0 MiB/s, 0s left"),
+            (0, MIB, MIB, 1, "1.0 MiB of 1.0 MiB wiped (100 %), 1.0 MiB/s, 0s left"),
             (0, 512, 1024, 0, "512 bytes of 1.0 KiB wiped (50 %)"),
         ] {
             let pace = Pace {
@@ -185,10 +164,7 @@ mod tests {
             (pace(9, 8, 3), Some(1.125), Some(3.0), None),
         ] {
             let left = left.map(Duration::from_secs);
-            assert_eq!(
-                (pace.ratio(), pace.rate(), pace.left()),
-                (ratio, rate, left)
-            );
+            assert_eq!((pace.ratio(), pace.rate(), pace.left()), (ratio, rate, left));
         }
     }
 }

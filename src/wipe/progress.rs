@@ -130,11 +130,7 @@ impl Progress {
 
     /// Suspends the cleaner (`true`) until it is resumed (`false`) or cancelled.
     pub fn suspend(&self, is_suspended: bool) {
-        self.enter(if is_suspended {
-            State::Suspended
-        } else {
-            State::Running
-        });
+        self.enter(if is_suspended { State::Suspended } else { State::Running });
     }
 
     /// The first cause of a cancellation counts.
@@ -217,14 +213,7 @@ mod tests {
         progress.add_entry();
         progress.expect_bytes(10);
         progress.add_bytes(4);
-        assert_eq!(
-            (
-                watcher.entries(),
-                watcher.bytes_done(),
-                watcher.bytes_total()
-            ),
-            (1, 4, 10)
-        );
+        assert_eq!((watcher.entries(), watcher.bytes_done(), watcher.bytes_total()), (1, 4, 10));
         assert_eq!(progress.check(), Ok(()));
         watcher.cancel();
         assert_eq!(progress.check(), Err(WipeError::Cancelled));

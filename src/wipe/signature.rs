@@ -21,10 +21,7 @@ use table::MAGICS;
 /// When the device cannot be read, or after a cancellation.
 pub fn find(disk: Disk<'_>) -> Result<Option<String>, WipeError> {
     for (name, magic, places) in MAGICS {
-        for offset in places
-            .iter()
-            .filter_map(|place| table::offset(*place, disk.size))
-        {
+        for offset in places.iter().filter_map(|place| table::offset(*place, disk.size)) {
             if disk.read(offset, magic.len())? == *magic {
                 return Ok(Some(signature(name, offset)));
             }

@@ -101,11 +101,7 @@ fn start(command: &[OsString]) -> io::Result<Pid> {
     let (program, arguments) = command.split_first().ok_or(Errno::EINVAL)?;
     let mut cleaner = Command::new(program);
     let output = io::stdout().as_fd().try_clone_to_owned()?;
-    cleaner
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stderr(output.try_clone()?)
-        .stdout(output);
+    cleaner.args(arguments).stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
     cleaner.process_group(0);
     // If the supervisor is killed, the cleaner is killed too. The parent death signal is sufficient here:
     // the supervisor has one thread.

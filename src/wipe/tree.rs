@@ -120,9 +120,7 @@ fn has_lost_and_found(root: &DirFd) -> bool {
 /// When the change does not reach the disk.
 pub fn sync(root: BorrowedFd<'_>) -> Result<(), WipeError> {
     let root = open_root(root)?;
-    let written = touch(&root)
-        .and_then(|()| fsync(&root))
-        .and_then(|()| syncfs(&root));
+    let written = touch(&root).and_then(|()| fsync(&root)).and_then(|()| syncfs(&root));
     written.map_err(|errno| failure("sync the filesystem of", ".", errno))
 }
 

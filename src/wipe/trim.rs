@@ -88,9 +88,8 @@ pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, WipeError
         return Ok(Trim::NotOffered(errno));
     }
     wait_for_freed_blocks(root, progress);
-    let size = fstatvfs(root).map_or(0, |facts| {
-        facts.blocks().saturating_mul(facts.fragment_size())
-    });
+    let size =
+        fstatvfs(root).map_or(0, |facts| facts.blocks().saturating_mul(facts.fragment_size()));
     let mut bytes = 0;
     for (start, length) in steps(size) {
         progress.check()?;
@@ -107,10 +106,7 @@ pub fn trim(root: BorrowedFd<'_>, progress: &Progress) -> Result<Trim, WipeError
 }
 
 fn is_no_offer(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::EOPNOTSUPP | Errno::ENOTTY | Errno::ENOSYS | Errno::EPERM
-    )
+    matches!(errno, Errno::EOPNOTSUPP | Errno::ENOTTY | Errno::ENOSYS | Errno::EPERM)
 }
 
 /// Waits until the number of free blocks is stable, then syncs. XFS frees the blocks of a deleted file after

@@ -27,15 +27,8 @@ const TESTS_OF_LINKS: [&str; 1] = ["nothing_but_its_own_volume"];
 /// The tests that have to find a rule of disks that are taken in.
 const TESTS_OF_INTAKE: [&str; 2] = ["a_blank_disk_becomes", "a_filesystem_is_made"];
 /// What the copy has of this directory.
-const COPIED: [&str; 7] = [
-    ".cargo",
-    "Cargo.lock",
-    "Cargo.toml",
-    "benches",
-    "build.rs",
-    "src",
-    "tests",
-];
+const COPIED: [&str; 7] =
+    [".cargo", "Cargo.lock", "Cargo.toml", "benches", "build.rs", "src", "tests"];
 /// Whether a rule is broken, in the copy.
 const SWITCH: &str = r#"
 /// Whether the rule of this number is broken.
@@ -91,15 +84,7 @@ fn copy() -> PathBuf {
 fn build(copy: &Path) -> String {
     let built = Command::new(env!("CARGO"))
         .current_dir(copy)
-        .args([
-            "test",
-            "--quiet",
-            "--workspace",
-            "--profile",
-            "worlds",
-            "--test",
-            "simulation",
-        ])
+        .args(["test", "--quiet", "--workspace", "--profile", "worlds", "--test", "simulation"])
         .args(["--no-run", "--message-format", "json"])
         .env("CARGO_TARGET_DIR", root().join("target"))
         .output();
@@ -107,13 +92,9 @@ fn build(copy: &Path) -> String {
     let errors = String::from_utf8_lossy(&built.stderr);
     let messages = String::from_utf8(built.stdout).unwrap();
     assert!(built.status.success(), "{errors}\n{messages}");
-    let messages = messages
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let messages = messages.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let mut built = messages.filter(|it| it["target"]["name"] == "simulation");
-    built
-        .find_map(|it| Some(it["executable"].as_str()?.to_owned()))
-        .unwrap()
+    built.find_map(|it| Some(it["executable"].as_str()?.to_owned())).unwrap()
 }
 
 /// The numbers of a rule and of those behind it.

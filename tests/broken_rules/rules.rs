@@ -28,10 +28,7 @@ impl Rule {
 
     /// It only stands behind others.
     pub const fn hidden(self) -> Self {
-        Self {
-            is_hidden: true,
-            ..self
-        }
+        Self { is_hidden: true, ..self }
     }
 }
 
@@ -41,14 +38,7 @@ pub const fn rule(
     text: &'static str,
     broken: &'static str,
 ) -> Rule {
-    Rule {
-        name,
-        file,
-        text,
-        broken,
-        behind: &[],
-        is_hidden: false,
-    }
+    Rule { name, file, text, broken, behind: &[], is_hidden: false }
 }
 
 /// All rules.

@@ -44,11 +44,7 @@ fn only_the_path_is_a_yes() {
         // The end of the input.
         ("\x04", 2, "that is not its path"),
         ("/mnt/disks/fast/volumes\n", 2, "that is not its path"),
-        (
-            " /mnt/disks/fast/volume \n",
-            0,
-            "Cleaned /mnt/disks/fast/volume in",
-        ),
+        (" /mnt/disks/fast/volume \n", 0, "Cleaned /mnt/disks/fast/volume in"),
     ] {
         assert!(is_full(&root));
         let mut session = start(&stage, &[path]);

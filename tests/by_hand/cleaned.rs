@@ -24,9 +24,7 @@ fn filesystem_is_shown_by_a_dry_run_and_emptied_by_its_path() {
     if has("mkfs.ext4") {
         let device =
             support::LoopDevice::formatted(stage.sandbox.path(), 64 << 20, "ext4").unwrap();
-        let root = stage
-            .sandbox
-            .mount(device.path(), "ext4", "disks/fast/disk");
+        let root = stage.sandbox.mount(device.path(), "ext4", "disks/fast/disk");
         let root = root.unwrap();
         fill(&root);
         volumes.push((root, "ext4", "Done { bytes: ", Some(device)));
@@ -34,12 +32,7 @@ fn filesystem_is_shown_by_a_dry_run_and_emptied_by_its_path() {
     for (root, fs_type, trimmed, _device) in volumes {
         let path = text(&root);
         let identity = format!("v1:fs={fs_type},");
-        let shown = [
-            "will be",
-            "pv        none",
-            &identity,
-            "nothing was touched",
-        ];
+        let shown = ["will be", "pv        none", &identity, "nothing was touched"];
         assert_ends(&mut command(&stage, &[path, "--dry-run"]), 0, &shown);
         assert!(is_full(&root));
         let done = ["Cleaned /mnt/", "removed=2", trimmed];
@@ -62,11 +55,7 @@ fn retained_volume_is_cleaned_by_the_name_of_its_pv() {
     stage.in_phase(&pv, "Released");
     drop(provisioner);
     let shown = format!("pv        {pv} (Released)");
-    assert_ends(
-        &mut command(&stage, &[&pv, "--yes"]),
-        0,
-        &[&shown, "Cleaned"],
-    );
+    assert_ends(&mut command(&stage, &[&pv, "--yes"]), 0, &[&shown, "Cleaned"]);
     assert!(is_empty(&root));
 }
 
@@ -76,11 +65,7 @@ fn device_is_cleaned_as_its_class_or_the_command_line_says() {
     let ramfs = stage.sandbox.ramfs("ramfs").unwrap();
     // The file below can neither punch nor discard.
     let (device, path) = raw(&stage, &json!({ "cleanMethod": "quick" }), &ramfs);
-    let holds = [
-        "crypto_LUKS at byte 0",
-        "quick reset",
-        "nothing was touched",
-    ];
+    let holds = ["crypto_LUKS at byte 0", "quick reset", "nothing was touched"];
     assert_ends(&mut command(&stage, &[text(&path), "--dry-run"]), 0, &holds);
     assert!(has_secret(&device));
     let quick = ["signatures only", "may still be readable"];
@@ -129,9 +114,7 @@ fn interrupted_cleaning_ends_within_seconds_and_is_reported() {
         let log = stage.sandbox.path().join("log");
         let mut program = Program::start(command(&stage, &[text(&path), "--yes"]), log).unwrap();
         let before = device.written().unwrap();
-        stage.eventually("bytes are written", || {
-            device.written().unwrap() > before + (1 << 20)
-        });
+        stage.eventually("bytes are written", || device.written().unwrap() > before + (1 << 20));
         program.signal(signal).unwrap();
         // Ten thousand passes take much longer.
         let status = program.wait(Duration::from_secs(10)).unwrap();

@@ -47,11 +47,7 @@ fn paths_outside_of_the_configured_classes() {
     let plain = stage.sandbox.dir("disks/fast/plain").unwrap();
     fill(&plain);
     assert_refused(&stage, text(&plain), "is not a valid mount point");
-    assert!(
-        [outside, unmatched, root, plain]
-            .iter()
-            .all(|root| is_full(root))
-    );
+    assert!([outside, unmatched, root, plain].iter().all(|root| is_full(root)));
 }
 
 #[test]
@@ -83,9 +79,7 @@ fn volumes_of_available_bound_and_terminating_pvs_and_with_a_job() {
     let job = job.metadata.name.unwrap();
     let params = kube::api::DeleteParams::background();
     stage.request(jobs.delete(&job, &params));
-    stage.eventually("the Job is gone", || {
-        stage.request(jobs.get_opt(&job)).is_none()
-    });
+    stage.eventually("the Job is gone", || stage.request(jobs.get_opt(&job)).is_none());
 
     stage.delete_pv(&name(&pv));
     assert_refused(&stage, text(&root), "is Terminating");
@@ -149,11 +143,7 @@ fn volumes_whose_pods_or_pvs_are_unknown() {
     let kubeconfig = stage.sandbox.path().join("nowhere");
     fs::write(&kubeconfig, nowhere.to_string()).unwrap();
     let mut unreachable = command(&stage, &args);
-    assert_ends(
-        unreachable.env("KUBECONFIG", kubeconfig),
-        2,
-        &["reading the Node"],
-    );
+    assert_ends(unreachable.env("KUBECONFIG", kubeconfig), 2, &["reading the Node"]);
 
     let mut blind = command(&stage, &args);
     let elsewhere = stage.sandbox.dir("elsewhere").unwrap();

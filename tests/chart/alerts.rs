@@ -24,16 +24,11 @@ fn alerts() -> Vec<Value> {
 
 fn rules(spec: &Value) -> Vec<Value> {
     let groups = spec["groups"].as_array().unwrap().iter();
-    groups
-        .flat_map(|group| group["rules"].as_array().unwrap().clone())
-        .collect()
+    groups.flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
 }
 
 fn names(rules: &[Value]) -> Vec<&str> {
-    rules
-        .iter()
-        .map(|rule| rule["alert"].as_str().unwrap())
-        .collect()
+    rules.iter().map(|rule| rule["alert"].as_str().unwrap()).collect()
 }
 
 /// A directory with the rules as the chart renders them, as Prometheus reads them.
@@ -58,10 +53,7 @@ fn alerts_fire_only_when_they_should() {
         assert!(cases >= 2, "{name} has to fire and to be quiet");
     }
     let said = promtool.run(["test".as_ref(), "rules".as_ref(), tests.as_os_str()], "");
-    assert!(
-        said.as_ref().is_ok_and(|said| said.contains("SUCCESS")),
-        "{said:?}"
-    );
+    assert!(said.as_ref().is_ok_and(|said| said.contains("SUCCESS")), "{said:?}");
 }
 
 #[test]
@@ -77,10 +69,7 @@ fn alerts_use_existing_metrics_and_labels() {
             .match_indices("$labels.")
             .map(|(at, it)| description.split_at(at + it.len()))
         {
-            let label = rest
-                .split(|c: char| !c.is_ascii_alphanumeric())
-                .next()
-                .unwrap();
+            let label = rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap();
             assert!(labels.contains(label), "{expr} has no label {label}");
         }
         for (metric, asked) in selectors(expr) {
@@ -105,10 +94,7 @@ fn each_alert_names_the_problem_the_place_and_the_remedy() {
     for alert in &alerts {
         let name = alert["alert"].as_str().unwrap();
         let severity = alert["labels"]["severity"].as_str().unwrap();
-        assert!(
-            ["critical", "warning", "info"].contains(&severity),
-            "{name}"
-        );
+        assert!(["critical", "warning", "info"].contains(&severity), "{name}");
         let annotations = &alert["annotations"];
         let summary = annotations["summary"].as_str().unwrap();
         assert!(summary.ends_with('.'), "{name}: {summary}");
@@ -123,10 +109,7 @@ fn each_alert_names_the_problem_the_place_and_the_remedy() {
         let section = format!("\n## {name}\n\n{summary} _{severity}_");
         assert!(page.contains(&section), "docs/alerts.md lacks {section:?}");
     }
-    let explained: Vec<_> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("## "))
-        .collect();
+    let explained: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     assert_eq!(explained, names(&alerts));
 }
 
@@ -136,25 +119,16 @@ fn the_rule_is_made_when_asked_for_and_as_asked_for() {
     assert!(helm.render(&[]).names("PrometheusRule").is_empty());
     let objects = helm.render(&[ON]);
     let rule = objects.only("PrometheusRule");
-    assert_eq!(
-        rule["metadata"]["name"],
-        format!("{RELEASE}-local-volume-provisioner")
-    );
+    assert_eq!(rule["metadata"]["name"], format!("{RELEASE}-local-volume-provisioner"));
     assert_eq!(rule["metadata"]["namespace"], NAMESPACE);
     let all = rules(&rule["spec"]);
     let alerts = alerts();
     assert_eq!(names(&all), names(&alerts));
     for (rendered, alert) in all.iter().zip(&alerts) {
         let runbook = &rendered["annotations"]["runbook_url"];
-        assert!(
-            runbook.is_null(),
-            "a relative link leads nowhere: {runbook}"
-        );
+        assert!(runbook.is_null(), "a relative link leads nowhere: {runbook}");
         // Nothing in the texts was taken for Helm's.
-        assert_eq!(
-            rendered["annotations"]["description"],
-            alert["annotations"]["description"]
-        );
+        assert_eq!(rendered["annotations"]["description"], alert["annotations"]["description"]);
         assert_eq!(rendered["expr"], alert["expr"]);
     }
 

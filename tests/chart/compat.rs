@@ -49,12 +49,7 @@ fn the_kubelets_directory_and_dev_are_mounted_as_configured() {
 #[test]
 fn directory_of_the_links_is_always_mounted() {
     let helm = or_skip!(Helm::find());
-    let mount = (
-        "provisioner-links",
-        "/run/local-volume-provisioner",
-        "None",
-        false,
-    );
+    let mount = ("provisioner-links", "/run/local-volume-provisioner", "None", false);
     for binding in [Value::Null, "path".into(), "disk".into()] {
         let class = json!({ "name": "a", "hostDir": "/a", "binding": binding });
         let objects = helm.render_values(&json!({ "classes": [class] }));
@@ -130,22 +125,11 @@ fn storage_classes_are_made_when_asked_for() {
         ("quoted-false", json!("false")),
         ("no", json!("no")),
     ];
-    let classes: Vec<_> = asked
-        .clone()
-        .into_iter()
-        .chain(not_asked)
-        .map(class)
-        .collect();
+    let classes: Vec<_> = asked.clone().into_iter().chain(not_asked).map(class).collect();
     let objects = helm.render_values(&json!({ "classes": classes }));
-    assert_eq!(
-        objects.names("StorageClass"),
-        asked.each_ref().map(|(name, _)| *name)
-    );
+    assert_eq!(objects.names("StorageClass"), asked.each_ref().map(|(name, _)| *name));
     for (name, _) in asked {
-        assert_eq!(
-            objects.get("StorageClass", name)["allowedTopologies"],
-            braces
-        );
+        assert_eq!(objects.get("StorageClass", name)["allowedTopologies"], braces);
     }
     assert_eq!(helm.render(&[]).names("StorageClass"), ["fast-disks"]);
 }

@@ -28,40 +28,21 @@ fn read(objects: &Objects) -> Config {
 fn every_key_arrives_in_the_program() {
     let helm = or_skip!(Helm::find());
     let objects = helm.render_file("everything.yaml", &[]);
-    assert_eq!(
-        objects.only("ConfigMap")["metadata"]["name"],
-        "disks-config"
-    );
+    assert_eq!(objects.only("ConfigMap")["metadata"]["name"], "disks-config");
     let config = read(&objects);
     assert!(config.set_pv_owner_ref);
     assert!(config.use_job_for_cleaning);
     assert!(config.use_node_name_only);
     assert!(config.remove_node_not_ready_taint);
-    assert_eq!(
-        config.provisioner_not_ready_node_taint_key,
-        "example.com/disks-missing"
-    );
-    let labels: Vec<_> = config
-        .labels_for_pv
-        .iter()
-        .map(|(k, v)| (&**k, &**v))
-        .collect();
+    assert_eq!(config.provisioner_not_ready_node_taint_key, "example.com/disks-missing");
+    let labels: Vec<_> = config.labels_for_pv.iter().map(|(k, v)| (&**k, &**v)).collect();
     assert_eq!(
         labels,
-        [
-            ("encrypted", "true"),
-            ("speed", "10"),
-            ("tier", "fast"),
-            ("version", "1.10")
-        ]
+        [("encrypted", "true"), ("speed", "10"), ("tier", "fast"), ("version", "1.10")]
     );
     assert_eq!(config.node_labels_for_pv, ["topology.kubernetes.io/zone"]);
     // A Job has to go wherever the DaemonSet's pod is.
-    let keys: Vec<_> = config
-        .job_tolerations
-        .iter()
-        .map(|t| t.key.as_deref())
-        .collect();
+    let keys: Vec<_> = config.job_tolerations.iter().map(|t| t.key.as_deref()).collect();
     assert_eq!(keys, [Some("dedicated"), Some("example.com/disks-missing")]);
     // Our key, which is on by default.
     assert!(config.protect_released_data);
@@ -226,10 +207,7 @@ fn nothing_but_the_classes_has_to_be_given() {
         ..Config::default()
     };
     assert_eq!(config, expected);
-    assert_eq!(
-        config.provisioner_not_ready_node_taint_key,
-        DEFAULT_TAINT_KEY
-    );
+    assert_eq!(config.provisioner_not_ready_node_taint_key, DEFAULT_TAINT_KEY);
     let class = &config.classes["fast-disks"];
     assert_eq!(class.mount_dir.to_string(), "/mnt/fast-disks");
     assert!(class.selector.is_empty() && class.fs_type.is_none());

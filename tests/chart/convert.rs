@@ -109,18 +109,8 @@ fn converted_daemon_set_has_what_the_chart_gives_to_its_pods() {
         for field in ["resources", "securityContext", "livenessProbe"] {
             assert_eq!(new[field], old[field], "{field}");
         }
-        extends(
-            &new["volumeMounts"],
-            &old["volumeMounts"],
-            "mountPath",
-            project_name,
-        );
-        extends(
-            &pod(&after)["volumes"],
-            &pod(before)["volumes"],
-            "name",
-            project_name,
-        );
+        extends(&new["volumeMounts"], &old["volumeMounts"], "mountPath", project_name);
+        extends(&pod(&after)["volumes"], &pod(before)["volumes"], "name", project_name);
 
         assert_eq!(new["image"], IMAGE);
         assert_eq!(new["args"], json!(["--kubelet-dir=/var/lib/kubelet"]));
@@ -151,9 +141,7 @@ fn program_accepts_the_configuration_of_each_project() {
     for (project_name, _) in PROJECTS {
         let objects = project(project_name);
         let data = only(&objects, "ConfigMap")["data"].to_string();
-        let data = data
-            .replace("DIRECTORY", "/mnt/disks")
-            .replace("CLASS", "fast");
+        let data = data.replace("DIRECTORY", "/mnt/disks").replace("CLASS", "fast");
         let loaded = config::from_files(&serde_json::from_str(&data).unwrap()).unwrap();
         assert_eq!(loaded.faults, [], "{project_name}");
         assert_eq!(loaded.config.classes.len(), 1, "{project_name}");
@@ -181,20 +169,12 @@ fn kubectl_merges_the_patch_in_the_same_way() {
         let said: DaemonSet = serde_json::from_slice(&output.stdout).unwrap();
         let said = serde_json::to_value(said).unwrap();
         let expected = merged(before, &patch);
-        for list in [
-            "/containers/0/env",
-            "/containers/0/volumeMounts",
-            "/volumes",
-        ] {
+        for list in ["/containers/0/env", "/containers/0/volumeMounts", "/volumes"] {
             let [said, expected] = [&said, &expected].map(|it| pod(it).pointer(list).unwrap());
             extends(
                 said,
                 expected,
-                if list.ends_with("Mounts") {
-                    "mountPath"
-                } else {
-                    "name"
-                },
+                if list.ends_with("Mounts") { "mountPath" } else { "name" },
                 list,
             );
             assert_eq!(items(said).len(), items(expected).len(), "{list}");
@@ -229,10 +209,7 @@ fn table_of_the_page_names_the_objects_of_each_project() {
         let config = maps.find(|name| !name.is_null()).unwrap();
         let is_row = |line: &&str| line.starts_with(beginning);
         let row = PAGE.lines().find(is_row).unwrap();
-        let cells: Vec<_> = row
-            .split('|')
-            .map(|it| it.trim().trim_matches('`'))
-            .collect();
+        let cells: Vec<_> = row.split('|').map(|it| it.trim().trim_matches('`')).collect();
         let [_, _, namespace, daemon_set, account, config_map, _] = cells[..] else {
             panic!("{row}");
         };
@@ -242,10 +219,6 @@ fn table_of_the_page_names_the_objects_of_each_project() {
         assert_eq!(set["metadata"]["name"], daemon_set, "{row}");
         assert_eq!(pod(set)["serviceAccountName"], account, "{row}");
         assert_eq!(*config, config_map, "{row}");
-        assert_eq!(
-            only(&objects, "ConfigMap")["metadata"]["name"],
-            config_map,
-            "{row}"
-        );
+        assert_eq!(only(&objects, "ConfigMap")["metadata"]["name"], config_map, "{row}");
     }
 }

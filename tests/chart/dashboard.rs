@@ -45,9 +45,7 @@ fn grafana_finds_the_dashboard() {
     assert_eq!(map["metadata"]["namespace"], NAMESPACE);
     assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
     assert_eq!(map["metadata"].get("annotations"), None);
-    let data = map["data"]["local-volume-provisioner.json"]
-        .as_str()
-        .unwrap();
+    let data = map["data"]["local-volume-provisioner.json"].as_str().unwrap();
     let rendered: Value = serde_json::from_str(data).unwrap();
     assert_eq!(rendered, dashboard());
 
@@ -123,10 +121,7 @@ fn the_json_is_one_that_grafana_keeps() {
         .filter(|panel| panel["type"] == "row")
         .map(|panel| panel["title"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        rows,
-        ["Fleet", "Volumes", "Cleanups", "API server", "Resources"]
-    );
+    assert_eq!(rows, ["Fleet", "Volumes", "Cleanups", "API server", "Resources"]);
 
     let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for panel in list(&dashboard, "panels") {

@@ -12,10 +12,6 @@ fn the_manifests_are_what_the_chart_renders() {
     let helm = or_skip!(Helm::find());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/render");
     let mut render = Command::new(script);
-    let output = render
-        .arg("--check")
-        .env("HELM", helm.program())
-        .output()
-        .unwrap();
+    let output = render.arg("--check").env("HELM", helm.program()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }

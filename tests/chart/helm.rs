@@ -33,9 +33,7 @@ pub fn chart_dir() -> PathBuf {
 
 /// One of the values files of these tests.
 pub fn values_file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/chart/values")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chart/values").join(name)
 }
 
 /// A program that renders the chart.
@@ -65,17 +63,10 @@ impl Helm {
         if let Some(kubeconfig) = kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
         }
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = command.output().map_err(|error| error.to_string())?;
+        let Output { status, stdout, stderr } =
+            command.output().map_err(|error| error.to_string())?;
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        if status.success() {
-            Ok(text(stdout))
-        } else {
-            Err(text(stderr))
-        }
+        if status.success() { Ok(text(stdout)) } else { Err(text(stderr)) }
     }
 
     /// What `helm template` makes of values files and `--set` arguments, or what it says instead.
@@ -109,8 +100,7 @@ impl Helm {
 
     /// What the chart's own values with a few settings render to.
     pub fn render(&self, sets: &[&str]) -> Objects {
-        self.template(&[], sets)
-            .unwrap_or_else(|error| panic!("{sets:?}: {error}"))
+        self.template(&[], sets).unwrap_or_else(|error| panic!("{sets:?}: {error}"))
     }
 
     fn template_values(&self, values: &Value) -> Result<Objects, String> {
@@ -121,8 +111,7 @@ impl Helm {
 
     /// What the chart's own values with these laid over them render to.
     pub fn render_values(&self, values: &Value) -> Objects {
-        self.template_values(values)
-            .unwrap_or_else(|error| panic!("{values}: {error}"))
+        self.template_values(values).unwrap_or_else(|error| panic!("{values}: {error}"))
     }
 
     /// The error for values that are not accepted.
@@ -164,9 +153,7 @@ impl Objects {
     /// The names of all objects of a kind.
     pub fn names(&self, kind: &str) -> Vec<&str> {
         let of_kind = self.0.iter().filter(|object| object["kind"] == kind);
-        of_kind
-            .map(|object| object["metadata"]["name"].as_str().unwrap())
-            .collect()
+        of_kind.map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
     }
 
     /// The object of a kind and name.
@@ -189,12 +176,8 @@ impl Objects {
     /// The specs of all pods, by the kind of their object.
     pub fn pods(&self) -> Vec<(&str, &Value)> {
         let pod = |object| Value::pointer(object, "/spec/template/spec");
-        let pods = self
-            .0
-            .iter()
-            .filter_map(|object| pod(object).map(|pod| (object, pod)));
-        pods.map(|(object, pod)| (object["kind"].as_str().unwrap(), pod))
-            .collect()
+        let pods = self.0.iter().filter_map(|object| pod(object).map(|pod| (object, pod)));
+        pods.map(|(object, pod)| (object["kind"].as_str().unwrap(), pod)).collect()
     }
 
     /// The DaemonSet's pod.
@@ -227,9 +210,7 @@ impl Objects {
 pub fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
     let items = list.as_array().unwrap().iter();
     let mut found = items.filter(|item| item["name"] == name);
-    let first = found
-        .next()
-        .unwrap_or_else(|| panic!("no {name} in {list:#}"));
+    let first = found.next().unwrap_or_else(|| panic!("no {name} in {list:#}"));
     assert!(found.next().is_none(), "{name} twice in {list:#}");
     first
 }
@@ -273,9 +254,8 @@ fn assert_within(place: &str, given: &Value, known: &Value) {
         (Value::Object(given), Value::Object(known)) => {
             for (key, value) in given {
                 let place = format!("{place}.{key}");
-                let known = known
-                    .get(key)
-                    .unwrap_or_else(|| panic!("{place} is no field of Kubernetes"));
+                let known =
+                    known.get(key).unwrap_or_else(|| panic!("{place} is no field of Kubernetes"));
                 assert_within(&place, value, known);
             }
         }

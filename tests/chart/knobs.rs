@@ -30,12 +30,7 @@ fn each_value_arrives_at_its_place() {
             format!("{container}/args/3"),
             json!("--v=2"),
         ),
-        (
-            json!({ "extraEnv": env }),
-            "DaemonSet",
-            format!("{container}/env/7"),
-            env[0].clone(),
-        ),
+        (json!({ "extraEnv": env }), "DaemonSet", format!("{container}/env/7"), env[0].clone()),
         (
             json!({ "commonLabels": { "team": "storage" } }),
             "ConfigMap",
@@ -66,12 +61,7 @@ fn each_value_arrives_at_its_place() {
             "/spec/template/metadata/labels/team".into(),
             json!("storage"),
         ),
-        (
-            json!({ "hostPID": true }),
-            "DaemonSet",
-            format!("{pod}/hostPID"),
-            json!(true),
-        ),
+        (json!({ "hostPID": true }), "DaemonSet", format!("{pod}/hostPID"), json!(true)),
         (
             json!({ "serviceAccount": { "annotations": { "a": "b" } } }),
             "ServiceAccount",
@@ -131,9 +121,7 @@ fn bare_installation_has_no_class() {
     assert_eq!(objects.setting("storageClassMap"), json!({}));
     assert!(objects.names("StorageClass").is_empty());
     let volumes = objects.pod()["volumes"].as_array().unwrap();
-    let names = volumes
-        .iter()
-        .map(|volume| volume["name"].as_str().unwrap());
+    let names = volumes.iter().map(|volume| volume["name"].as_str().unwrap());
     assert!(names.clone().all(|name| name.starts_with("provisioner-")));
 }
 
@@ -143,18 +131,12 @@ fn the_image_is_a_text_or_a_map() {
     let version = env!("CARGO_PKG_VERSION");
     let digest = format!("sha256:{}", "0".repeat(64));
     for (image, expected) in [
-        (
-            json!("example.com/a:{{ .Chart.AppVersion }}"),
-            format!("example.com/a:{version}"),
-        ),
+        (json!("example.com/a:{{ .Chart.AppVersion }}"), format!("example.com/a:{version}")),
         (
             json!({ "registry": "example.com" }),
             format!("example.com/local-volume-provisioner:{version}"),
         ),
-        (
-            json!({ "repository": "lvp", "tag": "dev" }),
-            "lvp:dev".into(),
-        ),
+        (json!({ "repository": "lvp", "tag": "dev" }), "lvp:dev".into()),
         (
             json!({ "registry": "example.com:5000/", "tag": "dev", "digest": digest }),
             format!("example.com:5000/local-volume-provisioner@{digest}"),
@@ -165,14 +147,8 @@ fn the_image_is_a_text_or_a_map() {
     }
     for (image, expected) in [
         (json!("lvp:dev"), "lvp:dev".into()),
-        (
-            json!({}),
-            format!("r.example.com/local-volume-provisioner:{version}"),
-        ),
-        (
-            json!(null),
-            format!("r.example.com/local-volume-provisioner:{version}"),
-        ),
+        (json!({}), format!("r.example.com/local-volume-provisioner:{version}")),
+        (json!(null), format!("r.example.com/local-volume-provisioner:{version}")),
         (
             json!({ "registry": "example.com", "repository": "disks/lvp", "tag": "dev" }),
             "r.example.com/disks/lvp:dev".into(),
@@ -232,9 +208,7 @@ fn openshift_lets_the_pods_use_their_constraints() {
             rules.into_iter()
         });
         let of_scc = rules.filter(|rule| rule["resources"][0] == "securitycontextconstraints");
-        let mut names: Vec<_> = of_scc
-            .map(|rule| rule["resourceNames"][0].clone())
-            .collect();
+        let mut names: Vec<_> = of_scc.map(|rule| rule["resourceNames"][0].clone()).collect();
         names.sort_by_key(ToString::to_string);
         names
     };
@@ -254,11 +228,7 @@ fn a_comment_precedes_each_value() {
         let is_value = is_key && !pair[1].trim_start().starts_with('#');
         // Parts of a default, not of the chart.
         let is_inner = ["cpu:", "memory:", "grafana_dashboard:"];
-        if is_value
-            && !is_inner
-                .iter()
-                .any(|key| pair[1].trim_start().starts_with(key))
-        {
+        if is_value && !is_inner.iter().any(|key| pair[1].trim_start().starts_with(key)) {
             assert!(pair[0].trim_start().starts_with('#'), "{}", pair[1]);
         }
     }

@@ -1,9 +1,6 @@
 //! The Helm chart: what it renders, what it refuses, and that the program understands it.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 #[macro_use(or_skip)]
 extern crate support;

@@ -60,10 +60,7 @@ fn its_pods_are_none_of_the_daemon_sets() {
     let deployment = &objects.only("Deployment")["spec"];
     let labels = &deployment["template"]["metadata"]["labels"];
     assert_eq!(*labels, deployment["selector"]["matchLabels"]);
-    assert_ne!(
-        selector["app.kubernetes.io/name"],
-        labels["app.kubernetes.io/name"]
-    );
+    assert_ne!(selector["app.kubernetes.io/name"], labels["app.kubernetes.io/name"]);
 }
 
 #[test]
@@ -94,10 +91,7 @@ fn its_values_have_their_effect() {
     }
     let pod = pod(&objects);
     assert_eq!(pod["priorityClassName"], "system-cluster-critical");
-    assert_eq!(
-        pod["nodeSelector"],
-        json!({ "role": "infra", "kubernetes.io/os": "linux" })
-    );
+    assert_eq!(pod["nodeSelector"], json!({ "role": "infra", "kubernetes.io/os": "linux" }));
     assert_eq!(pod["affinity"], json!({ "nodeAffinity": {} }));
     assert_eq!(pod["tolerations"], json!([{ "operator": "Exists" }]));
     let resources = &pod["containers"][0]["resources"];
@@ -124,11 +118,7 @@ fn cleanup_timeouts_are_those_of_the_classes() {
 #[test]
 fn without_roles_it_runs_as_an_account_that_has_them() {
     let helm = or_skip!(Helm::find());
-    let own = helm.render(&[
-        ON,
-        "rbac.create=false",
-        "nodeCleanup.serviceAccountName=mine",
-    ]);
+    let own = helm.render(&[ON, "rbac.create=false", "nodeCleanup.serviceAccountName=mine"]);
     assert_eq!(pod(&own)["serviceAccountName"], "mine");
     for kind in ["ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"] {
         assert!(own.names(kind).is_empty(), "{kind}");
@@ -159,10 +149,8 @@ fn its_metrics_are_found_where_the_provisioners_are() {
         let services = objects.names("Service").len();
         assert_eq!(services, if kind == "ServiceMonitor" { 2 } else { 0 });
         let labels = &objects.only("Deployment")["spec"]["selector"]["matchLabels"];
-        let (own, main) = (
-            objects.get(kind, NAME),
-            objects.get(kind, "lvp-local-volume-provisioner"),
-        );
+        let (own, main) =
+            (objects.get(kind, NAME), objects.get(kind, "lvp-local-volume-provisioner"));
         assert_eq!(own["spec"]["selector"]["matchLabels"], *labels);
         assert_eq!(own["metadata"]["namespace"], "monitoring");
         assert_eq!(own["metadata"]["labels"]["release"], "prometheus");
@@ -181,16 +169,9 @@ fn its_metrics_are_found_where_the_provisioners_are() {
 #[test]
 fn under_node_isolation_it_needs_an_account_of_its_own() {
     let helm = or_skip!(Helm::find());
-    let isolated = [
-        ON,
-        "nodeIsolation.enabled=true",
-        "serviceAccount.name=disks",
-    ];
+    let isolated = [ON, "nodeIsolation.enabled=true", "serviceAccount.name=disks"];
     helm.render(&isolated);
     let theirs = [&isolated[..], &["nodeCleanup.serviceAccountName=disks"]].concat();
     let said = helm.refusal(&theirs);
-    assert!(
-        said.contains("give the node cleanup an account of its own"),
-        "{said}"
-    );
+    assert!(said.contains("give the node cleanup an account of its own"), "{said}");
 }

@@ -43,21 +43,13 @@ fn notes_say_what_the_values_lack() {
     let disk = format!("{class},classes[0].binding=disk");
     let none = "priorityClassName=";
     let priority = "priorityClassName to system-node-critical";
-    let (empty, jobs) = (
-        "classes is empty",
-        "WARNING: useJobForCleaning in kube-system",
-    );
+    let (empty, jobs) = ("classes is empty", "WARNING: useJobForCleaning in kube-system");
     for (namespace, sets, text, expected) in [
         ("disks", "useJobForCleaning=false", empty, true),
         ("disks", class, empty, false),
         ("disks", class, "/mnt/a  (class a)", true),
         ("disks", class, "provisioner status\\n", true),
-        (
-            "disks",
-            "metricsPort=90",
-            "status --listen-address=:90\\n",
-            true,
-        ),
+        ("disks", "metricsPort=90", "status --listen-address=:90\\n", true),
         ("kube-system", "useJobForCleaning=true", jobs, true),
         ("kube-system", class, jobs, false),
         ("kube-system", &isolated, jobs, false),
@@ -67,10 +59,6 @@ fn notes_say_what_the_values_lack() {
         ("disks", &format!("{disk},{none}"), priority, true),
     ] {
         let notes = notes(&helm, namespace, sets);
-        assert_eq!(
-            notes.contains(text),
-            expected,
-            "{namespace} {sets}: {notes}"
-        );
+        assert_eq!(notes.contains(text), expected, "{namespace} {sets}: {notes}");
     }
 }

@@ -20,10 +20,7 @@ fn volumes_of_any_name_can_be_added() {
         "additionalVolumes": names.map(volume),
     }));
     let volumes = objects.pod()["volumes"].as_array().unwrap();
-    let all: BTreeSet<_> = volumes
-        .iter()
-        .map(|volume| volume["name"].as_str())
-        .collect();
+    let all: BTreeSet<_> = volumes.iter().map(|volume| volume["name"].as_str()).collect();
     assert_eq!(all.len(), volumes.len(), "{volumes:#?}");
     assert!(names.iter().all(|name| all.contains(&Some(name))));
 }
@@ -47,10 +44,7 @@ fn a_directory_may_have_any_name() {
     }));
     let args = objects.container()["args"].as_array().unwrap();
     assert!(args.contains(&json!(format!("--kubelet-dir={kubelet_dir}"))));
-    let policy = objects.get(
-        "ValidatingAdmissionPolicy",
-        "lvp-local-volume-provisioner-volumes",
-    );
+    let policy = objects.get("ValidatingAdmissionPolicy", "lvp-local-volume-provisioner-volumes");
     let allowed = named(&policy["spec"]["variables"], "hostDirs");
     let allowed: Value = serde_json::from_str(allowed["expression"].as_str().unwrap()).unwrap();
     for (name, dir) in dirs {
@@ -79,21 +73,12 @@ fn names_stay_text() {
         });
         // Every field is one that Kubernetes would take: see `Objects`.
         let objects = helm.render_values(&values);
-        for kind in [
-            "DaemonSet",
-            "StorageClass",
-            "Service",
-            "ServiceMonitor",
-            "NetworkPolicy",
-        ] {
+        for kind in ["DaemonSet", "StorageClass", "Service", "ServiceMonitor", "NetworkPolicy"] {
             assert_eq!(objects.only(kind)["metadata"]["name"], name, "{kind}");
         }
         assert_eq!(objects.pod()["serviceAccountName"], name);
         assert_eq!(objects.pod()["priorityClassName"], name);
-        assert_eq!(
-            named(&objects.pod()["volumes"], name)["hostPath"]["path"],
-            "/mnt/a"
-        );
+        assert_eq!(named(&objects.pod()["volumes"], name)["hostPath"]["path"], "/mnt/a");
         let mut values = values;
         values["uninstall"]["enabled"] = json!(true);
         let objects = helm.render_values(&values);
@@ -116,16 +101,10 @@ fn a_directory_that_classes_share_is_mounted_once() {
         "classes[1].name=b,classes[1].hostDir=/mnt/disks/,classes[1].namePattern=b*",
         "classes[2].name=devices,classes[2].hostDir=/dev,classes[2].namePattern=nvme*",
     ]);
-    let paths: Vec<&str> = mounts(objects.container())
-        .into_iter()
-        .map(|(_, path, ..)| path)
-        .collect();
+    let paths: Vec<&str> =
+        mounts(objects.container()).into_iter().map(|(_, path, ..)| path).collect();
     for path in ["/mnt/disks", "/dev"] {
-        assert_eq!(
-            paths.iter().filter(|other| **other == path).count(),
-            1,
-            "{paths:?}"
-        );
+        assert_eq!(paths.iter().filter(|other| **other == path).count(), 1, "{paths:?}");
     }
     let classes = objects.setting("storageClassMap");
     assert_eq!(classes.as_object().unwrap().len(), 3);
@@ -144,10 +123,7 @@ fn a_long_name_is_truncated_and_stays_unique() {
         assert!(name.len() <= 63, "{name}");
         assert!(seen.insert((object["kind"].as_str(), name)), "{name}");
     }
-    assert_eq!(
-        objects.only("DaemonSet")["metadata"]["name"],
-        "x".repeat(63)
-    );
+    assert_eq!(objects.only("DaemonSet")["metadata"]["name"], "x".repeat(63));
 }
 
 /// The other chart took whatever YAML makes of them.
@@ -165,23 +141,12 @@ fn quoted_truths_are_what_they_say() {
             "minResyncPeriod": "",
         })
     };
-    for (word, is) in [
-        ("true", true),
-        ("Yes", true),
-        ("false", false),
-        ("no", false),
-    ] {
+    for (word, is) in [("true", true), ("Yes", true), ("false", false), ("no", false)] {
         let objects = helm.render_values(&values(word));
         let host_pid = objects.pod()["hostPID"].as_bool();
         assert_eq!(host_pid.unwrap_or_default(), is, "{word}");
-        assert_eq!(
-            objects.container()["securityContext"]["privileged"],
-            is,
-            "{word}"
-        );
-        let has_dev = mounts(objects.container())
-            .iter()
-            .any(|(_, path, ..)| *path == "/dev");
+        assert_eq!(objects.container()["securityContext"]["privileged"], is, "{word}");
+        let has_dev = mounts(objects.container()).iter().any(|(_, path, ..)| *path == "/dev");
         assert_eq!(has_dev, is, "{word}");
         assert_eq!(!objects.names("ClusterRole").is_empty(), is, "{word}");
         assert_eq!(!objects.names("ServiceAccount").is_empty(), is, "{word}");
@@ -208,21 +173,16 @@ fn a_key_without_a_value_is_as_good_as_none() {
         if let Some(data) = expected.get_mut("data").and_then(Value::as_object_mut) {
             data.remove("minResyncPeriod");
         }
-        for (place, key) in [
-            ("/spec", "minReadySeconds"),
-            ("/spec/template/spec", "priorityClassName"),
-        ] {
+        for (place, key) in
+            [("/spec", "minReadySeconds"), ("/spec/template/spec", "priorityClassName")]
+        {
             let place = expected.pointer_mut(place);
             if let Some(map) = place.and_then(Value::as_object_mut) {
                 map.remove(key);
             }
         }
         let containers = expected.pointer_mut("/spec/template/spec/containers");
-        for container in containers
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
-        {
+        for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
             let container = container.as_object_mut().unwrap();
             container.remove("imagePullPolicy");
             container.remove("resources");

@@ -8,11 +8,7 @@ use crate::helm::Helm;
 const REFUSED: &[(&str, &[&str])] = &[
     (
         "image: null",
-        &[
-            "image: none is set",
-            "docs/image.md",
-            "image: local-volume-provisioner:0.1.0",
-        ],
+        &["image: none is set", "docs/image.md", "image: local-volume-provisioner:0.1.0"],
     ),
     ("image: {tag: '1', registry: ''}", &["image: none is set"]),
     (
@@ -59,30 +55,12 @@ const REFUSED: &[(&str, &[&str])] = &[
         "classes: [{name: a, hostDir: /a, namePattern: 'x,[a-'}]",
         &["class \"a\" has the namePattern \"[a-\"", "sd[a-f]"],
     ),
-    (
-        "classes: [{name: a, hostDir: /a, namePattern: '[]'}]",
-        &["namePattern \"[]\""],
-    ),
-    (
-        "classes: [{name: a, hostDir: /a, namePattern: '[^]'}]",
-        &["namePattern \"[^]\""],
-    ),
-    (
-        r"classes: [{name: a, hostDir: /a, namePattern: '\[a]['}]",
-        &["has the namePattern"],
-    ),
-    (
-        r"classes: [{name: a, hostDir: /a, namePattern: '[a\]'}]",
-        &["has the namePattern"],
-    ),
-    (
-        r"classes: [{name: a, hostDir: /a, namePattern: 'a\'}]",
-        &["has the namePattern"],
-    ),
-    (
-        "classes: [{name: a, hostDir: /mnt/..}]",
-        &["class \"a\" has the hostDir /,", "set hostDir"],
-    ),
+    ("classes: [{name: a, hostDir: /a, namePattern: '[]'}]", &["namePattern \"[]\""]),
+    ("classes: [{name: a, hostDir: /a, namePattern: '[^]'}]", &["namePattern \"[^]\""]),
+    (r"classes: [{name: a, hostDir: /a, namePattern: '\[a]['}]", &["has the namePattern"]),
+    (r"classes: [{name: a, hostDir: /a, namePattern: '[a\]'}]", &["has the namePattern"]),
+    (r"classes: [{name: a, hostDir: /a, namePattern: 'a\'}]", &["has the namePattern"]),
+    ("classes: [{name: a, hostDir: /mnt/..}]", &["class \"a\" has the hostDir /,", "set hostDir"]),
     (
         "classes: [{name: a, hostDir: /var/lib/kubelet/}]",
         &[
@@ -97,11 +75,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "classes: [{name: a, hostDir: /a, volumeMode: Block}]\nprivileged: 'no'",
-        &[
-            "privileged: false",
-            "class \"a\" (volumeMode: Block)",
-            "set privileged to true",
-        ],
+        &["privileged: false", "class \"a\" (volumeMode: Block)", "set privileged to true"],
     ),
     (
         "classes: [{name: a, hostDir: /a, volumeMode: Block}]\nsecurityContext: {privileged: false}",
@@ -109,26 +83,15 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "classes: [{name: a, hostDir: /a, fsType: xfs}]\nprivileged: false",
-        &[
-            "privileged: false",
-            "fsType \"xfs\" of class \"a\"",
-            "remove fsType",
-        ],
+        &["privileged: false", "fsType \"xfs\" of class \"a\"", "remove fsType"],
     ),
     (
         "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a*]}}]",
-        &[
-            "class \"a\" has devices without binding: disk",
-            "set binding to disk",
-        ],
+        &["class \"a\" has devices without binding: disk", "set binding to disk"],
     ),
     (
         "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*]}}]\nsecurityContext: {privileged: 'no'}",
-        &[
-            "privileged: false",
-            "class \"a\"",
-            "devices; set privileged to true",
-        ],
+        &["privileged: false", "class \"a\"", "devices; set privileged to true"],
     ),
     (
         "classes: [{name: a, hostDir: /a, binding: disk, devices: {match: [/dev/disk/by-id/a*]}}]\nmountDevVolume: 'off'",
@@ -161,17 +124,11 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "classes: [{name: a, hostDir: /a, cleanMethod: zero, blockCleanerCommand: [/scripts/dd_zero.sh]}]",
-        &[
-            "class \"a\" has a cleanMethod and a blockCleanerCommand",
-            "keep one",
-        ],
+        &["class \"a\" has a cleanMethod and a blockCleanerCommand", "keep one"],
     ),
     (
         "classes: [{name: a, hostDir: /a, binding: disk}, {name: b, hostDir: /run}]",
-        &[
-            "hostDir /run/ overlaps /run/local-volume-provisioner/",
-            "use another directory",
-        ],
+        &["hostDir /run/ overlaps /run/local-volume-provisioner/", "use another directory"],
     ),
     (
         "classes: [{name: a, hostDir: /a, mountDir: /run/local-volume-provisioner/a, binding: disk}]",
@@ -179,25 +136,16 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "classes: [{name: a, hostDir: /a, binding: disk}]\nnodeIsolation: {enabled: true}",
-        &[
-            "nodeIsolation: class \"a\" has binding: disk",
-            "remove binding",
-        ],
+        &["nodeIsolation: class \"a\" has binding: disk", "remove binding"],
     ),
     (
         "updateStrategy: {rollingUpdate: {maxSurge: 1}}",
         &["updateStrategy", "maxSurge 1", "maxUnavailable"],
     ),
-    (
-        "updateStrategy: {rollingUpdate: {maxSurge: 10%}}",
-        &["maxSurge 10%"],
-    ),
+    ("updateStrategy: {rollingUpdate: {maxSurge: 10%}}", &["maxSurge 10%"]),
     (
         "tolerations: [{key: disks, operator: Foo}]",
-        &[
-            "tolerations: the operator \"Foo\" of key \"disks\"",
-            "Exists or Equal",
-        ],
+        &["tolerations: the operator \"Foo\" of key \"disks\"", "Exists or Equal"],
     ),
     (
         "nodeCleanup: {enabled: true, tolerations: [{operator: Foo}]}",
@@ -211,34 +159,19 @@ const REFUSED: &[(&str, &[&str])] = &[
         "prometheusRule: {enabled: true, runbookUrl: docs/alerts.md}",
         &["prometheusRule: runbookUrl \"docs/alerts.md\"", "https://"],
     ),
-    (
-        "enableWindows: true",
-        &["enableWindows: this provisioner runs on Linux nodes only"],
-    ),
+    ("enableWindows: true", &["enableWindows: this provisioner runs on Linux nodes only"]),
     ("enableWindows: 'yes'", &["enableWindows: this provisioner"]),
     (
         "classes: []\nnodeCleanup: {enabled: true}",
-        &[
-            "nodeCleanup: there is no class",
-            "nodeCleanup.storageClassNames",
-        ],
+        &["nodeCleanup: there is no class", "nodeCleanup.storageClassNames"],
     ),
 ];
 
 /// Texts that do not have their format.
 const MALFORMED: &[(&str, &[&str])] = &[
-    (
-        "classes: [{name: a, hostDir: mnt}]",
-        &["hostDir of class \"a\": \"mnt\"", "begin it with /"],
-    ),
-    (
-        "classes: [{name: a, hostDir: /a, mountDir: b}]",
-        &["mountDir of class \"a\": \"b\""],
-    ),
-    (
-        "classes: [{name: A_b, hostDir: /a}]",
-        &["name: \"A_b\"", "lower-case letters"],
-    ),
+    ("classes: [{name: a, hostDir: mnt}]", &["hostDir of class \"a\": \"mnt\"", "begin it with /"]),
+    ("classes: [{name: a, hostDir: /a, mountDir: b}]", &["mountDir of class \"a\": \"b\""]),
+    ("classes: [{name: A_b, hostDir: /a}]", &["name: \"A_b\"", "lower-case letters"]),
     (
         "classes: [{name: a, hostDir: /a, cleanupTimeout: 2d}]",
         &["cleanupTimeout of class \"a\": \"2d\"", "6h"],
@@ -253,22 +186,10 @@ const MALFORMED: &[(&str, &[&str])] = &[
         "image: {repository: a, digest: 'sha256:0'}",
         &["image.digest: \"sha256:0\"", "64 hexadecimal"],
     ),
-    (
-        "prometheusRule: {interval: 1.5m}",
-        &["prometheusRule.interval: \"1.5m\"", "2m"],
-    ),
-    (
-        "uninstall: {timeout: 5m}",
-        &["uninstall.timeout: \"5m\"", "90s"],
-    ),
-    (
-        "uninstall: {timeout: 121s}",
-        &["uninstall.timeout: \"121s\""],
-    ),
-    (
-        "nodeCleanup: {pvcDeletionDelay: soon}",
-        &["nodeCleanup.pvcDeletionDelay: \"soon\""],
-    ),
+    ("prometheusRule: {interval: 1.5m}", &["prometheusRule.interval: \"1.5m\"", "2m"]),
+    ("uninstall: {timeout: 5m}", &["uninstall.timeout: \"5m\"", "90s"]),
+    ("uninstall: {timeout: 121s}", &["uninstall.timeout: \"121s\""]),
+    ("nodeCleanup: {pvcDeletionDelay: soon}", &["nodeCleanup.pvcDeletionDelay: \"soon\""]),
     (
         "nodeCleanup: {stalePvDiscoveryInterval: 0s}",
         &["nodeCleanup.stalePvDiscoveryInterval: \"0s\""],
@@ -294,23 +215,14 @@ const MALFORMED: &[(&str, &[&str])] = &[
     ),
     (
         "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a], minSize: 500GiB}}]",
-        &[
-            "devices.minSize of class \"a\": \"500GiB\" is no size",
-            "500Gi or 2T",
-        ],
+        &["devices.minSize of class \"a\": \"500GiB\" is no size", "500Gi or 2T"],
     ),
     (
         "classes: [{name: a, hostDir: /a, devices: {match: [/dev/disk/by-id/a], maxSize: '1.5Ti'}}]",
         &["devices.maxSize of class \"a\": \"1.5Ti\""],
     ),
-    (
-        "nodeCleanup: {storageClassNames: [A]}",
-        &["nodeCleanup.storageClassNames: \"A\""],
-    ),
-    (
-        "nodeCleanup: {csiDrivers: ['a,b']}",
-        &["nodeCleanup.csiDrivers: \"a,b\""],
-    ),
+    ("nodeCleanup: {storageClassNames: [A]}", &["nodeCleanup.storageClassNames: \"A\""]),
+    ("nodeCleanup: {csiDrivers: ['a,b']}", &["nodeCleanup.csiDrivers: \"a,b\""]),
 ];
 
 /// What is next to a refused value.
@@ -354,11 +266,7 @@ fn value_is_refused_with_key_value_and_remedy() {
         }
         let line = said.lines().next().unwrap();
         let (_, sentence) = line.split_once("): ").unwrap();
-        assert!(
-            sentence.len() <= 160,
-            "{} bytes: {sentence}",
-            sentence.len()
-        );
+        assert!(sentence.len() <= 160, "{} bytes: {sentence}", sentence.len());
     }
 }
 

@@ -18,11 +18,10 @@ fn rights(objects: &Objects) -> BTreeMap<String, BTreeSet<String>> {
     let words = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
     for role in roles {
         for rule in role["rules"].as_array().unwrap() {
-            for (group, resource) in words(&rule["apiGroups"]).iter().flat_map(|group| {
-                words(&rule["resources"])
-                    .into_iter()
-                    .map(move |r| (group, r))
-            }) {
+            for (group, resource) in words(&rule["apiGroups"])
+                .iter()
+                .flat_map(|group| words(&rule["resources"]).into_iter().map(move |r| (group, r)))
+            {
                 let key = format!("{resource}.{group}");
                 rights.entry(key).or_default().extend(words(&rule["verbs"]));
             }
@@ -41,21 +40,13 @@ fn a_feature_adds_its_own_permissions_only() {
     let helm = or_skip!(Helm::find());
     let plain = rights(&helm.render(&[]));
     for (set, resource, allowed) in [
-        (
-            "removeNodeNotReadyTaint=yes",
-            "nodes.",
-            "get list patch watch",
-        ),
+        ("removeNodeNotReadyTaint=yes", "nodes.", "get list patch watch"),
         (
             "classes[0].name=a,classes[0].hostDir=/a,classes[0].binding=disk",
             "nodes.",
             "get list patch watch",
         ),
-        (
-            "useJobForCleaning=yes",
-            "jobs.batch",
-            "create delete get list patch watch",
-        ),
+        ("useJobForCleaning=yes", "jobs.batch", "create delete get list patch watch"),
     ] {
         let with = rights(&helm.render(&[set]));
         assert_eq!(verbs(&with, resource), allowed, "{set}");
@@ -77,33 +68,18 @@ fn every_role_is_bound_to_the_pods_account() {
         ("", "lvp-local-volume-provisioner", true),
         ("serviceAccount.name=mine", "mine", true),
         ("serviceAccount.create=false", "default", false),
-        (
-            "serviceAccount.create=false,serviceAccount.name=mine",
-            "mine",
-            false,
-        ),
+        ("serviceAccount.create=false,serviceAccount.name=mine", "mine", false),
     ] {
         let objects = helm.render(&["removeNodeNotReadyTaint=true", disk, sets]);
         assert_eq!(objects.pod()["serviceAccountName"], account);
-        assert_eq!(
-            objects.names("ServiceAccount").contains(&account),
-            made,
-            "{sets}"
-        );
-        for (role, binding) in [
-            ("ClusterRole", "ClusterRoleBinding"),
-            ("Role", "RoleBinding"),
-        ] {
+        assert_eq!(objects.names("ServiceAccount").contains(&account), made, "{sets}");
+        for (role, binding) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
             for name in objects.names(role) {
                 let binding = objects.get(binding, name);
                 let reference =
                     json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name });
                 assert_eq!(binding["roleRef"], reference);
-                let account = if name.ends_with("-uninstall") {
-                    name
-                } else {
-                    account
-                };
+                let account = if name.ends_with("-uninstall") { name } else { account };
                 let subject =
                     json!({ "kind": "ServiceAccount", "name": account, "namespace": NAMESPACE });
                 assert_eq!(binding["subjects"], json!([subject]));
@@ -161,12 +137,7 @@ fn the_container_has_the_privileges_of_its_mode() {
         "seLinuxOptions": { "type": "spc_t" },
     });
     assert_eq!(context(&["privileged=false"]), unprivileged);
-    let four = [
-        "DAC_OVERRIDE",
-        "DAC_READ_SEARCH",
-        "FOWNER",
-        "LINUX_IMMUTABLE",
-    ];
+    let four = ["DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "LINUX_IMMUTABLE"];
     let on_node = ["privileged=false", "marks=Node"];
     assert_eq!(context(&on_node)["capabilities"]["add"], json!(four));
     let refused = helm.refusal(&["marks=Node"]);
@@ -201,11 +172,7 @@ fn network_policies_let_metrics_in_and_the_api_server_be_reached() {
     let metrics = json!([{ "ports": [{ "port": "metrics" }], "from": from }]);
     for (kind, name, ingress) in [
         ("DaemonSet", "lvp-local-volume-provisioner", metrics.clone()),
-        (
-            "Deployment",
-            "lvp-local-volume-provisioner-node-cleanup",
-            metrics,
-        ),
+        ("Deployment", "lvp-local-volume-provisioner-node-cleanup", metrics),
         ("Job", "lvp-local-volume-provisioner-uninstall", Value::Null),
     ] {
         let policy = objects.get("NetworkPolicy", name);
@@ -214,10 +181,7 @@ fn network_policies_let_metrics_in_and_the_api_server_be_reached() {
         assert_eq!(spec["podSelector"]["matchLabels"], *labels, "{kind}");
         assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
         assert_eq!(spec["ingress"], ingress, "{kind}");
-        assert_eq!(
-            spec["egress"],
-            json!([{ "ports": [{ "port": 443 }, { "port": 6443 }] }])
-        );
+        assert_eq!(spec["egress"], json!([{ "ports": [{ "port": 443 }, { "port": 6443 }] }]));
         let hook = &policy["metadata"]["annotations"]["helm.sh/hook"];
         let hook_of_kind = &objects.only(kind)["metadata"]["annotations"]["helm.sh/hook"];
         assert_eq!(hook, hook_of_kind, "{kind}: it lives as long as the pods");
@@ -240,10 +204,7 @@ fn node_isolation_is_passed_to_the_program_and_refused_where_it_cannot_hold() {
     assert_eq!(policies.len(), 4, "{policies:?}");
     for policy in policies {
         let binding = objects.get("ValidatingAdmissionPolicyBinding", policy);
-        assert_eq!(
-            binding["spec"],
-            json!({ "policyName": policy, "validationActions": ["Deny"] })
-        );
+        assert_eq!(binding["spec"], json!({ "policyName": policy, "validationActions": ["Deny"] }));
         let spec = &objects.get("ValidatingAdmissionPolicy", policy)["spec"];
         assert_eq!(spec["failurePolicy"], "Fail");
         let ours = "request.userInfo.username == \"system:serviceaccount:disks:lvp-local-volume-provisioner\"";
@@ -258,10 +219,7 @@ fn node_isolation_is_passed_to_the_program_and_refused_where_it_cannot_hold() {
         classes[0].selector[0].matchExpressions[0].key=rack,\
         classes[0].selector[0].matchExpressions[0].operator=Exists";
     let said = helm.refusal(&[on, selector]);
-    assert!(
-        said.contains("nodeIsolation: class \"a\" has a selector"),
-        "{said}"
-    );
+    assert!(said.contains("nodeIsolation: class \"a\" has a selector"), "{said}");
     let said = helm.refusal(&[on, "kubeConfigEnv=/etc/kubeconfig"]);
     assert!(said.contains("remove kubeConfigEnv"), "{said}");
 }
@@ -280,17 +238,11 @@ fn the_hook_and_node_cleanup_may_do_what_they_do_and_no_more() {
         rule["resourceNames"] = json!([name]);
         rule
     };
-    let hook = [
-        rule("", "persistentvolumes", "get list patch"),
-        rule("", "nodes", "get list"),
-    ];
+    let hook = [rule("", "persistentvolumes", "get list patch"), rule("", "nodes", "get list")];
     assert_eq!(rules("ClusterRole", "uninstall"), json!(hook));
     let set = rule("apps", "daemonsets", "get");
     let set = named(set, "lvp-local-volume-provisioner");
-    let (pods, jobs) = (
-        rule("", "pods", "list"),
-        rule("batch", "jobs", "list delete"),
-    );
+    let (pods, jobs) = (rule("", "pods", "list"), rule("batch", "jobs", "list delete"));
     assert_eq!(rules("Role", "uninstall"), json!([set, pods, jobs]));
     let node_cleanup = [
         rule("", "nodes", "get list watch"),

@@ -31,14 +31,10 @@ fn keys<'a>(root: &'a Value, node: &'a Value, prefix: &str, found: &mut Vec<Key<
     if let Some(properties) = node["properties"].as_object() {
         for (name, property) in properties {
             let path = format!("{prefix}{name}");
-            let described = property
-                .get("description")
-                .or_else(|| resolve(root, property).get("description"));
+            let described =
+                property.get("description").or_else(|| resolve(root, property).get("description"));
             let description = described.and_then(Value::as_str).unwrap_or_default();
-            found.push(Key {
-                path: path.clone(),
-                description,
-            });
+            found.push(Key { path: path.clone(), description });
             keys(root, property, &format!("{path}."), found);
         }
     }
@@ -46,20 +42,12 @@ fn keys<'a>(root: &'a Value, node: &'a Value, prefix: &str, found: &mut Vec<Key<
         keys(root, choice, prefix, found);
     }
     if let Some(items) = node.get("items") {
-        keys(
-            root,
-            items,
-            &format!("{}[].", prefix.trim_end_matches('.')),
-            found,
-        );
+        keys(root, items, &format!("{}[].", prefix.trim_end_matches('.')), found);
     }
 }
 
 fn resolve<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
-    match node["$ref"]
-        .as_str()
-        .and_then(|link| link.strip_prefix('#'))
-    {
+    match node["$ref"].as_str().and_then(|link| link.strip_prefix('#')) {
         Some(pointer) => root.pointer(pointer).unwrap(),
         None => node,
     }
@@ -77,11 +65,7 @@ fn every_key_is_described() {
     for key in all_keys(&schema) {
         let inner = ["rbac.extraRules[].", "selector[].match"];
         let of_kubernetes = inner.iter().any(|inner| key.path.contains(inner));
-        assert!(
-            of_kubernetes || key.description.ends_with('.'),
-            "{} is not described",
-            key.path
-        );
+        assert!(of_kubernetes || key.description.ends_with('.'), "{} is not described", key.path);
     }
 }
 
@@ -94,11 +78,7 @@ fn maps_are_closed() {
             // `global` also has the keys of other charts.
             let is_free = path.ends_with("/properties") || path == "/properties/global";
             if map.contains_key("properties") && !is_free {
-                assert_eq!(
-                    map.get("additionalProperties"),
-                    Some(&Value::Bool(false)),
-                    "{path}"
-                );
+                assert_eq!(map.get("additionalProperties"), Some(&Value::Bool(false)), "{path}");
             }
             for (key, value) in map {
                 look(&format!("{path}/{key}"), value);
@@ -145,15 +125,9 @@ fn a_misspelt_key_is_refused_by_name() {
         let path = set.trim_end_matches("=1").replace(['.', '['], "/");
         let path = format!("/{}", path.replace(']', ""));
         let (place, key) = path.rsplit_once('/').unwrap();
-        let (place, key) = (
-            format!("at '{place}': additional properties"),
-            format!("'{key}'"),
-        );
+        let (place, key) = (format!("at '{place}': additional properties"), format!("'{key}'"));
         let mut lines = said.lines();
-        assert!(
-            lines.any(|line| line.contains(&place) && line.contains(&key)),
-            "{set}: {said}"
-        );
+        assert!(lines.any(|line| line.contains(&place) && line.contains(&key)), "{set}: {said}");
     }
 }
 
@@ -261,10 +235,7 @@ fn the_readme_has_all_values() {
     if std::env::var_os("WRITE").is_some() {
         fs::write(chart_dir().join("README.md"), expected).unwrap();
     } else {
-        assert!(
-            readme == expected,
-            "the table is out of date: run scripts/render"
-        );
+        assert!(readme == expected, "the table is out of date: run scripts/render");
     }
 }
 
@@ -324,13 +295,8 @@ fn rows(defaults: &Value, go_chart: &Value, keys: &[&Key<'_>]) -> String {
     let mut table = String::from("| key | default | |\n|---|---|---|\n");
     for key in keys {
         let depth = key.path.matches(['.', '[']).count();
-        let inner = [
-            "tolerations[",
-            "rbac.extraRules[",
-            "imagePullSecrets[",
-            "resources.",
-            "selector[",
-        ];
+        let inner =
+            ["tolerations[", "rbac.extraRules[", "imagePullSecrets[", "resources.", "selector["];
         if depth > 3 || inner.iter().any(|inner| key.path.contains(inner)) {
             continue;
         }
@@ -343,11 +309,7 @@ fn rows(defaults: &Value, go_chart: &Value, keys: &[&Key<'_>]) -> String {
             None => String::new(),
         };
         let description = key.description.replace('|', "\\|");
-        let mark = if has_key(go_chart, &key.path) {
-            " \\*"
-        } else {
-            ""
-        };
+        let mark = if has_key(go_chart, &key.path) { " \\*" } else { "" };
         let path = &key.path;
         writeln!(table, "| `{path}`{mark} | {default} | {description} |").unwrap();
     }

@@ -17,13 +17,7 @@ fn helm_test_has_hooks_only_and_none_by_default() {
         assert_ne!(name, NAME);
         assert_eq!(on.get(object["kind"].as_str().unwrap(), name), object);
     }
-    let added = [
-        "NetworkPolicy",
-        "Pod",
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
-    ];
+    let added = ["NetworkPolicy", "Pod", "Role", "RoleBinding", "ServiceAccount"];
     assert_eq!(on.0.len(), off.0.len() + added.len());
     for kind in added {
         let annotations = &on.get(kind, NAME)["metadata"]["annotations"];

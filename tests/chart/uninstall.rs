@@ -17,11 +17,7 @@ fn the_hook_runs_after_the_release_is_deleted_and_leaves_nothing() {
             annotations["helm.sh/hook-delete-policy"], "before-hook-creation,hook-succeeded",
             "{kind}"
         );
-        annotations["helm.sh/hook-weight"]
-            .as_str()
-            .unwrap()
-            .parse()
-            .unwrap()
+        annotations["helm.sh/hook-weight"].as_str().unwrap().parse().unwrap()
     };
     // Rights first, bindings next, the Job last.
     assert!(weight("ServiceAccount") < weight("ClusterRoleBinding"));
@@ -51,10 +47,7 @@ fn the_hook_runs_after_the_release_is_deleted_and_leaves_nothing() {
     assert_eq!(pod["serviceAccountName"], NAME);
     assert_eq!(pod["tolerations"], objects.pod()["tolerations"]);
     assert_eq!(pod["containers"][0]["image"], objects.container()["image"]);
-    assert_eq!(
-        pod["containers"][0]["securityContext"]["runAsNonRoot"],
-        true
-    );
+    assert_eq!(pod["containers"][0]["securityContext"]["runAsNonRoot"], true);
 }
 
 /// Otherwise a selector of the DaemonSet would adopt it.
@@ -66,11 +59,8 @@ fn the_hooks_pod_is_none_of_the_daemon_sets() {
         let selector = &objects.only("DaemonSet")["spec"]["selector"]["matchLabels"];
         let labels = &objects.only("Job")["spec"]["template"]["metadata"]["labels"];
         assert_eq!(labels["app.kubernetes.io/instance"], RELEASE);
-        let selected = selector
-            .as_object()
-            .unwrap()
-            .iter()
-            .all(|(label, value)| &labels[label] == value);
+        let selected =
+            selector.as_object().unwrap().iter().all(|(label, value)| &labels[label] == value);
         assert!(!selected, "{labels} is selected by {selector}");
     }
 }
@@ -93,10 +83,9 @@ fn the_hook_has_time_for_both_of_its_waits_and_abandons_data_on_demand_only() {
 #[test]
 fn the_hook_can_be_left_out() {
     let helm = or_skip!(Helm::find());
-    for sets in [
-        "uninstall.enabled=false",
-        "uninstall.enabled=false,uninstall.serviceAccountName=cleaner",
-    ] {
+    for sets in
+        ["uninstall.enabled=false", "uninstall.enabled=false,uninstall.serviceAccountName=cleaner"]
+    {
         let objects = helm.render(&[sets]);
         let is_hooks = |object: &&Value| object.to_string().contains("uninstall");
         let left: Vec<_> = objects.0.iter().filter(is_hooks).collect();
@@ -110,10 +99,7 @@ fn without_roles_there_is_a_hook_only_for_an_account_that_has_them() {
     let helm = or_skip!(Helm::find());
     let objects = helm.render(&["rbac.create=false"]);
     assert!(objects.names("Job").is_empty());
-    assert_eq!(
-        objects.names("ServiceAccount"),
-        ["lvp-local-volume-provisioner"]
-    );
+    assert_eq!(objects.names("ServiceAccount"), ["lvp-local-volume-provisioner"]);
     let objects = helm.render(&["rbac.create=false,uninstall.serviceAccountName=cleaner"]);
     let pod = &objects.only("Job")["spec"]["template"]["spec"];
     assert_eq!(pod["serviceAccountName"], "cleaner");

@@ -84,10 +84,7 @@ impl Release {
     }
 
     fn ask<T>(&self, question: impl AsyncFnOnce(Client) -> T) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
             let options = KubeConfigOptions::default();
@@ -103,9 +100,7 @@ impl Drop for Release {
         self.ask(async |client| {
             let definitions: Api<CustomResourceDefinition> = Api::all(client);
             let of_this_test = ListParams::default().labels(OF_THIS_TEST);
-            let _ = definitions
-                .delete_collection(&DeleteParams::default(), &of_this_test)
-                .await;
+            let _ = definitions.delete_collection(&DeleteParams::default(), &of_this_test).await;
         });
     }
 }
@@ -121,20 +116,14 @@ fn the_other_provisioners_release_is_upgraded_in_place_or_not_at_all() {
         (
             &*usual,
             "local-static-provisioner",
-            vec![
-                ("", as_usual),
-                ("fullnameOverride=x", "and remove fullnameOverride"),
-            ],
+            vec![("", as_usual), ("fullnameOverride=x", "and remove fullnameOverride")],
             "nameOverride=local-static-provisioner",
         ),
         (
             &*of_own_name,
             "foo",
             vec![
-                (
-                    "nameOverride=local-static-provisioner",
-                    "set nameOverride to foo",
-                ),
+                ("nameOverride=local-static-provisioner", "set nameOverride to foo"),
                 ("", "set nameOverride to foo"),
             ],
             "nameOverride=foo",
@@ -144,10 +133,7 @@ fn the_other_provisioners_release_is_upgraded_in_place_or_not_at_all() {
             "local-static-provisioner",
             vec![
                 ("fullnameOverride=upgraded-disks", as_usual),
-                (
-                    "nameOverride=local-static-provisioner",
-                    "fullnameOverride to upgraded-disks",
-                ),
+                ("nameOverride=local-static-provisioner", "fullnameOverride to upgraded-disks"),
             ],
             "fullnameOverride=upgraded-disks,nameOverride=local-static-provisioner",
         ),
@@ -161,10 +147,7 @@ fn the_other_provisioners_release_is_upgraded_in_place_or_not_at_all() {
         let service = release.objects::<Service>();
         for (sets, remedy) in wrong {
             let said = release.upgrade(sets).unwrap_err();
-            assert!(
-                said.contains(remedy) && said.contains(name),
-                "{sets}: {said}"
-            );
+            assert!(said.contains(remedy) && said.contains(name), "{sets}: {said}");
             assert_eq!(release.objects::<DaemonSet>(), before);
         }
         // Once in place, and once more as a release of ours.

@@ -224,11 +224,7 @@ fn all_of_them_at_once() {
         fs::create_dir(&inside).unwrap();
         let name = disk.file_name().unwrap().to_str().unwrap();
         let root = sandbox.bind(&inside, &format!("bound-{name}")).unwrap();
-        let mob = Mob {
-            inside,
-            outside,
-            root: root.clone(),
-        };
+        let mob = Mob { inside, outside, root: root.clone() };
         make_canary(&mob.canary());
         let before = snapshot(&mob.canary());
 
@@ -249,11 +245,7 @@ fn all_of_them_at_once() {
                 mob.build();
                 // As if all mounts came after the look at the mount table; as it is; and where links
                 // lead out of the volume without leaving the mount.
-                for end in [
-                    clean_unaware(&root),
-                    clean(&root),
-                    clean_unaware(&mob.inside),
-                ] {
+                for end in [clean_unaware(&root), clean(&root), clean_unaware(&mob.inside)] {
                     const ENDS: [&str; 3] = ["is mounted inside", "still gets", "but contains"];
                     let end = match end.map_err(|error| error.to_string()) {
                         Ok(_) => "Ok",

@@ -19,12 +19,7 @@ pub fn overlay(base: &Path) -> PathBuf {
         fs::create_dir_all(base.join(name)).unwrap();
     }
     let at = |name: &str| base.join(name).to_str().unwrap().to_owned();
-    let data = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        at("lower"),
-        at("upper"),
-        at("work")
-    );
+    let data = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
     let merged = base.join("merged");
     let (name, none) = (Some("overlay"), MsFlags::empty());
     mount(name, &merged, name, none, Some(data.as_str())).unwrap();
@@ -59,10 +54,7 @@ fn what_an_overlay_left_in_a_volume_is_deleted() {
         make_canary(&merged.join("b"));
         sandbox.umount(&merged).unwrap();
         let whiteout = stat(&root.join("upper/a")).unwrap();
-        assert_eq!(
-            whiteout.st_mode & SFlag::S_IFMT.bits(),
-            SFlag::S_IFCHR.bits()
-        );
+        assert_eq!(whiteout.st_mode & SFlag::S_IFMT.bits(), SFlag::S_IFCHR.bits());
         assert_eq!(whiteout.st_rdev, 0);
         assert_cleans(root);
     });
@@ -79,9 +71,7 @@ fn a_file_that_shares_blocks_with_one_outside_is_deleted_alone() {
             [&beside, &inside.join("clone")].map(|path| path.to_str().unwrap().to_owned());
         run("cp", &["--reflink=always", &from, &to]);
         let fs_type = disk.file_name().unwrap().to_str().unwrap();
-        let root = sandbox
-            .bind(&inside, &format!("part-of-{fs_type}"))
-            .unwrap();
+        let root = sandbox.bind(&inside, &format!("part-of-{fs_type}")).unwrap();
         assert_cleans(&root);
         assert!(read_from_disk(&beside) == contents);
     });
@@ -128,10 +118,7 @@ fn files_of_a_project_are_deleted_and_the_root_stays_in_it() {
     };
     assert_eq!(project(&root.join("tree/file")), "7");
     // Of another project: it could not be moved out of its directory.
-    run(
-        "chattr",
-        &["-p", "8", root.join("tree/file").to_str().unwrap()],
-    );
+    run("chattr", &["-p", "8", root.join("tree/file").to_str().unwrap()]);
     assert_cleans(&root);
     assert_eq!(project(&root), "7");
 }

@@ -68,21 +68,14 @@ fn processes(mark: &str) -> Vec<(Pid, String)> {
     let wanted = format!("{DEVICE}={mark}");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         // Gone meanwhile, or already dead: then there is no environment any more.
         let Ok(environment) = fs::read(entry.path().join("environ")) else {
             continue;
         };
-        if environment
-            .split(|byte| *byte == 0)
-            .any(|word| word == wanted.as_bytes())
-        {
+        if environment.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes()) {
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             found.push((Pid::from_raw(pid), name.trim().to_owned()));
         }
@@ -120,10 +113,7 @@ fn runtime() -> Runtime {
 }
 
 fn sleepers(mark: &str) -> usize {
-    processes(mark)
-        .iter()
-        .filter(|(_, name)| name == "sleep")
-        .count()
+    processes(mark).iter().filter(|(_, name)| name == "sleep").count()
 }
 
 #[tokio::test]
@@ -132,15 +122,7 @@ async fn a_cleaner_that_succeeds() {
     let script = "echo \"wiping $LOCAL_PV_BLKDEVICE\"; echo to-stderr >&2; read x || echo no-input; printf 'odd\\377'";
     let (result, lines) = clean(script, &mark, &Progress::default()).await;
     result.unwrap();
-    assert_eq!(
-        lines,
-        [
-            format!("wiping {mark}").as_str(),
-            "to-stderr",
-            "no-input",
-            "odd\u{fffd}"
-        ]
-    );
+    assert_eq!(lines, [format!("wiping {mark}").as_str(), "to-stderr", "no-input", "odd\u{fffd}"]);
     assert_eq!(processes(&mark), []);
 }
 
@@ -175,9 +157,8 @@ async fn a_cleaner_that_does_not_start() {
         let command = [program.to_owned()];
         let progress = Progress::default();
         let (supervisor, lock) = (Path::new(OURSELVES), nothing());
-        let error = run(supervisor, &command, &[], lock.as_fd(), |_| (), &progress)
-            .await
-            .unwrap_err();
+        let error =
+            run(supervisor, &command, &[], lock.as_fd(), |_| (), &progress).await.unwrap_err();
         for words in [program, "cannot be run: "] {
             assert!(error.to_string().contains(words), "{error}");
         }
@@ -252,10 +233,7 @@ fn the_end_of_the_thread_that_started_it_does_not_kill_a_cleaner() {
     let mark = mark("thread");
     let dir = tempfile::tempdir().unwrap();
     let go_on = dir.path().join("go-on");
-    let script = format!(
-        "until [ -e {} ]; do sleep 0.05; done; echo alive",
-        go_on.display()
-    );
+    let script = format!("until [ -e {} ]; do sleep 0.05; done; echo alive", go_on.display());
     let its_mark = mark.clone();
     let mut running: Running = Box::pin(async move {
         let (result, lines) = clean(&script, &its_mark, &Progress::default()).await;
@@ -306,10 +284,7 @@ fn a_cleaner_that_outlives_everything_keeps_the_volume_locked() {
     let volume = volume(&mark);
     fs::write(&volume, "").unwrap();
     let mut provisioner = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "command::a_cleaner_that_outlives_everything_keeps_the_volume_locked",
-        ])
+        .args(["--exact", "command::a_cleaner_that_outlives_everything_keeps_the_volume_locked"])
         .env(MARK, &mark)
         .spawn()
         .unwrap();
@@ -329,9 +304,7 @@ fn a_cleaner_that_outlives_everything_keeps_the_volume_locked() {
     }
     assert!(left.iter().any(|(_, name)| name == "sleep"), "{left:?}");
     assert!(locked, "{left:?} run, and the volume is not locked");
-    wait_until("the lock's end with the last process", || {
-        !is_locked(&volume)
-    });
+    wait_until("the lock's end with the last process", || !is_locked(&volume));
     fs::remove_file(volume).unwrap();
 }
 
@@ -373,10 +346,7 @@ async fn a_signal_to_the_supervisor_ends_everything_and_is_no_success() {
 async fn output_is_read_to_its_end_and_the_end_is_waited_for() {
     let (result, lines) = clean("seq 1 20000", &mark("long"), &Progress::default()).await;
     result.unwrap();
-    assert_eq!(
-        (lines.len(), lines.last().unwrap().as_str()),
-        (20_000, "20000")
-    );
+    assert_eq!((lines.len(), lines.last().unwrap().as_str()), (20_000, "20000"));
     let file = std::env::temp_dir().join(format!("closed-{}", std::process::id()));
     let script = format!("exec >&- 2>&-; sleep 0.3; echo end > {}", file.display());
     let (result, _) = clean(&script, &mark("closed"), &Progress::default()).await;

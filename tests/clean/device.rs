@@ -24,10 +24,7 @@ pub fn open(device: &LoopDevice) -> File {
 }
 
 pub fn size_of(device: &LoopDevice) -> u64 {
-    File::open(device.path())
-        .unwrap()
-        .seek(SeekFrom::End(0))
-        .unwrap()
+    File::open(device.path()).unwrap().seek(SeekFrom::End(0)).unwrap()
 }
 
 /// A device that can neither punch nor discard: the file below it cannot.
@@ -37,12 +34,8 @@ pub fn without_offload(sandbox: &Sandbox, size: u64) -> LoopDevice {
 
 fn reset(device: &LoopDevice) -> WipeOutcome {
     let (file, size) = (open(device), size_of(device));
-    let outcome = Disk::new(&file, size, &Progress::default())
-        .quick_reset()
-        .unwrap();
-    Disk::new(&file, size, &Progress::default())
-        .check_reset()
-        .unwrap();
+    let outcome = Disk::new(&file, size, &Progress::default()).quick_reset().unwrap();
+    Disk::new(&file, size, &Progress::default()).check_reset().unwrap();
     outcome
 }
 
@@ -52,26 +45,15 @@ fn a_quick_reset_reports_progress_and_whether_it_dropped_the_contents() {
     let size = 256 << 20;
     // Punched as a whole, or not at all; and in both cases the places of superblocks are written.
     for (device, dropped, means) in [
-        (
-            LoopDevice::new(sandbox.path(), size).unwrap(),
-            size,
-            WipeOutcome::Punched,
-        ),
-        (
-            without_offload(&sandbox, size),
-            0,
-            WipeOutcome::SignaturesOnly,
-        ),
+        (LoopDevice::new(sandbox.path(), size).unwrap(), size, WipeOutcome::Punched),
+        (without_offload(&sandbox, size), 0, WipeOutcome::SignaturesOnly),
     ] {
         // In a place that belongs to no filesystem's metadata.
         device.file().write_all_at(SECRET, 177 << 20).unwrap();
         device.file().sync_all().unwrap();
         let (file, progress) = (open(&device), Progress::default());
         let before = device.written().unwrap();
-        assert_eq!(
-            Disk::new(&file, size, &progress).quick_reset().unwrap(),
-            means
-        );
+        assert_eq!(Disk::new(&file, size, &progress).quick_reset().unwrap(), means);
         let written = device.written().unwrap() - before;
         assert!(written > dropped, "{written}");
         let figures = (progress.bytes_done(), progress.bytes_total());
@@ -86,10 +68,7 @@ fn a_quick_reset_reports_progress_and_whether_it_dropped_the_contents() {
 fn assert_looks_new(device: &LoopDevice) {
     let path = device.path().to_str().unwrap();
     assert_eq!(run("wipefs", &["--no-act", path]), "");
-    let output = Command::new("blkid")
-        .args(["--probe", path])
-        .output()
-        .unwrap();
+    let output = Command::new("blkid").args(["--probe", path]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!((output.status.code(), text.as_str()), (Some(2), ""));
 }
@@ -125,10 +104,8 @@ fn zeroing_leaves_no_byte_on_a_device_whether_it_can_punch_or_not() {
 fn each_pass_of_zeros_counts() {
     let sandbox = sandbox!();
     let size = 8 << 20;
-    for device in [
-        LoopDevice::new(sandbox.path(), size).unwrap(),
-        without_offload(&sandbox, size),
-    ] {
+    for device in [LoopDevice::new(sandbox.path(), size).unwrap(), without_offload(&sandbox, size)]
+    {
         write_secrets(&device, size);
         let (file, progress) = (open(&device), Progress::default());
         let before = device.written().unwrap();
@@ -145,18 +122,11 @@ fn assert_zeroes(device: &LoopDevice, size: u64, means: WipeOutcome) {
     assert_eq!(size_of(device), size);
     write_secrets(device, size);
     let (file, progress) = (open(device), Progress::default());
-    let error = Disk::new(&file, size, &Progress::default())
-        .check_zeroed()
-        .unwrap_err();
+    let error = Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap_err();
     assert_eq!(error, WipeError::NotZero(0));
     assert_eq!(Disk::new(&file, size, &progress).zero(1).unwrap(), means);
-    Disk::new(&file, size, &Progress::default())
-        .check_zeroed()
-        .unwrap();
-    assert_eq!(
-        (progress.bytes_done(), progress.bytes_total()),
-        (size, size)
-    );
+    Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap();
+    assert_eq!((progress.bytes_done(), progress.bytes_total()), (size, size));
     assert_direct_is_off(&file);
     assert_all_zero(device);
 }
@@ -173,16 +143,12 @@ fn what_is_left_at_either_end_or_at_a_sampled_place_is_found() {
     };
     for at in [4097, size - 1, 32 << 20] {
         put(at, b"x");
-        let error = Disk::new(&file, size, &Progress::default())
-            .check_zeroed()
-            .unwrap_err();
+        let error = Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap_err();
         assert_eq!(error, WipeError::NotZero(at));
         assert_direct_is_off(&file);
         put(at, b"\0");
     }
-    Disk::new(&file, size, &Progress::default())
-        .check_zeroed()
-        .unwrap();
+    Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap();
 }
 
 /// The descriptor is the caller's again, as it was.
@@ -194,12 +160,7 @@ pub fn assert_direct_is_off(file: &File) {
 #[test]
 fn sectors_of_4_and_64_kib() {
     let sandbox = sandbox!("losetup");
-    for (sector, punches) in [
-        (4096, true),
-        (4096, false),
-        (64 << 10, true),
-        (64 << 10, false),
-    ] {
+    for (sector, punches) in [(4096, true), (4096, false), (64 << 10, true), (64 << 10, false)] {
         let size = (64 << 20) + sector;
         let (device, means) = if punches {
             let device = LoopDevice::new(sandbox.path(), size).unwrap();
@@ -225,9 +186,7 @@ fn sectors_of_4_and_64_kib() {
         assert_eq!(size_of(&device), size);
         assert_zeroes(&device, size, means);
         write_secrets(&device, size);
-        Disk::new(&open(&device), size, &Progress::default())
-            .discard()
-            .unwrap();
+        Disk::new(&open(&device), size, &Progress::default()).discard().unwrap();
         assert_all_zero(&device);
         device.file().write_all_at(b"EFI PART", 4096).unwrap();
         reset(&device);
@@ -266,9 +225,7 @@ fn a_cancelled_wipe_stops_at_once() {
     let size = 1 << 30;
     let device = without_offload(&sandbox, size);
     let (file, progress) = (open(&device), Progress::default());
-    cancel_when(1, &progress, || {
-        Disk::new(&file, size, &progress).zero(1000)
-    });
+    cancel_when(1, &progress, || Disk::new(&file, size, &progress).zero(1000));
     let error = Disk::new(&file, size, &progress).quick_reset().unwrap_err();
     assert_eq!(error, WipeError::Cancelled);
 }

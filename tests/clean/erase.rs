@@ -19,19 +19,16 @@ const SECTOR: usize = 512;
 fn an_overwrite_leaves_zeros() {
     let sandbox = or_skip!(Sandbox::enter());
     for size in SIZES.into_iter().chain([512]) {
-        for device in [
-            LoopDevice::new(sandbox.path(), size).unwrap(),
-            without_offload(&sandbox, size),
-        ] {
+        for device in
+            [LoopDevice::new(sandbox.path(), size).unwrap(), without_offload(&sandbox, size)]
+        {
             write_secrets(&device, size);
             let (file, progress) = (open(&device), Progress::default());
             let before = device.written().unwrap();
             let outcome = Disk::new(&file, size, &progress).overwrite(2).unwrap();
             assert_eq!(device.written().unwrap() - before, 3 * size);
             assert_eq!(outcome, WipeOutcome::Overwritten);
-            Disk::new(&file, size, &Progress::default())
-                .check_zeroed()
-                .unwrap();
+            Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap();
             let figures = (progress.bytes_done(), progress.bytes_total());
             assert_eq!(figures, (3 * size, 3 * size));
             assert_direct_is_off(&file);
@@ -51,9 +48,7 @@ fn random_bytes_come_before_the_zeros() {
     let (file, progress) = (open(&device), Progress::default());
     // Stopped in some later pass, so that every byte is of one of them.
     let passes = 10_000;
-    cancel_when(size, &progress, || {
-        Disk::new(&file, size, &progress).overwrite(passes)
-    });
+    cancel_when(size, &progress, || Disk::new(&file, size, &progress).overwrite(passes));
     assert!(progress.bytes_done() < size * u64::from(passes));
     let after = fs::read(device.path()).unwrap();
     let sectors: HashSet<&[u8]> = after.chunks(SECTOR).collect();
@@ -79,13 +74,9 @@ fn an_overwrite_writes_where_a_device_could_punch() {
     backing.set_len(size).unwrap();
     let device = LoopDevice::over(&backing).unwrap();
     let used = || backing.metadata().unwrap().blocks() * 512;
-    Disk::new(&open(&device), size, &Progress::default())
-        .discard()
-        .unwrap();
+    Disk::new(&open(&device), size, &Progress::default()).discard().unwrap();
     assert_eq!(used(), 0, "else this proves nothing");
-    Disk::new(&open(&device), size, &Progress::default())
-        .overwrite(1)
-        .unwrap();
+    Disk::new(&open(&device), size, &Progress::default()).overwrite(1).unwrap();
     assert!(used() >= size, "{}", used());
 }
 
@@ -95,9 +86,7 @@ fn a_cancelled_overwrite_stops_at_once() {
     let size = 256 << 20;
     let device = without_offload(&sandbox, size);
     let (file, progress) = (open(&device), Progress::default());
-    cancel_when(1, &progress, || {
-        Disk::new(&file, size, &progress).overwrite(10_000)
-    });
+    cancel_when(1, &progress, || Disk::new(&file, size, &progress).overwrite(10_000));
     assert_direct_is_off(&file);
     let error = Disk::new(&file, size, &progress).discard().unwrap_err();
     assert_eq!(error, WipeError::Cancelled);
@@ -112,13 +101,8 @@ fn a_discard_is_believed_where_zeros_are_read() {
         let (file, progress) = (open(&device), Progress::default());
         let outcome = Disk::new(&file, size, &progress).discard().unwrap();
         assert_eq!(outcome, WipeOutcome::DiscardedToZeros);
-        Disk::new(&file, size, &Progress::default())
-            .check_zeroed()
-            .unwrap();
-        assert_eq!(
-            (progress.bytes_done(), progress.bytes_total()),
-            (size, size)
-        );
+        Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap();
+        assert_eq!((progress.bytes_done(), progress.bytes_total()), (size, size));
         assert_direct_is_off(&file);
         assert_all_zero(&device);
     }
@@ -131,13 +115,9 @@ fn a_device_that_cannot_discard_is_zeroed() {
         let device = without_offload(&sandbox, size);
         write_secrets(&device, size);
         let file = open(&device);
-        let outcome = Disk::new(&file, size, &Progress::default())
-            .discard()
-            .unwrap();
+        let outcome = Disk::new(&file, size, &Progress::default()).discard().unwrap();
         assert_eq!(outcome, WipeOutcome::Written);
-        Disk::new(&file, size, &Progress::default())
-            .check_zeroed()
-            .unwrap();
+        Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap();
         assert_all_zero(&device);
     }
 }

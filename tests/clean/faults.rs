@@ -20,26 +20,16 @@ type Wipe = fn(&File, u64, &Progress) -> Result<(), WipeError>;
 
 /// Everything that takes a whole device.
 const WIPES: [(&str, Wipe); 4] = [
-    ("quick reset", |file, size, progress| {
-        Disk::new(file, size, progress).quick_reset().map(drop)
-    }),
-    ("zero", |file, size, progress| {
-        Disk::new(file, size, progress).zero(1).map(drop)
-    }),
-    ("overwrite", |file, size, progress| {
-        Disk::new(file, size, progress).overwrite(1).map(drop)
-    }),
-    ("discard", |file, size, progress| {
-        Disk::new(file, size, progress).discard().map(drop)
-    }),
+    ("quick reset", |file, size, progress| Disk::new(file, size, progress).quick_reset().map(drop)),
+    ("zero", |file, size, progress| Disk::new(file, size, progress).zero(1).map(drop)),
+    ("overwrite", |file, size, progress| Disk::new(file, size, progress).overwrite(1).map(drop)),
+    ("discard", |file, size, progress| Disk::new(file, size, progress).discard().map(drop)),
 ];
 
 /// What went wrong, and where.
 fn place_of(error: &WipeError) -> (String, u64) {
     let said = error.to_string();
-    let request = said
-        .strip_prefix("cannot ")
-        .unwrap_or_else(|| panic!("{said}"));
+    let request = said.strip_prefix("cannot ").unwrap_or_else(|| panic!("{said}"));
     let (what, place) = request.split_once(" the device at byte ").unwrap();
     let (offset, _) = place.split_once(": ").unwrap();
     (what.to_owned(), offset.parse().unwrap())
@@ -85,9 +75,7 @@ fn what_cannot_be_reset_is_an_error_that_names_the_place() {
     let small = sandbox.tmpfs("small", "size=4m").unwrap();
     let device = LoopDevice::new(&small, 64 * MIB).unwrap();
     let file = open(&device);
-    let error = Disk::new(&file, 64 * MIB, &Progress::default())
-        .quick_reset()
-        .unwrap_err();
+    let error = Disk::new(&file, 64 * MIB, &Progress::default()).quick_reset().unwrap_err();
     let (what, offset) = place_of(&error);
     assert_eq!(what, "write");
     assert!((3 * MIB..=6 * MIB).contains(&offset), "{offset}");
@@ -139,10 +127,9 @@ fn a_device_that_shrinks_or_grows_is_never_a_success() {
 fn a_device_of_no_or_few_sectors_is_wiped_like_any_other() {
     let sandbox = sandbox!();
     for size in [0, 512, 1024, PAGE - 512, PAGE, PAGE + 512, 3 * PAGE] {
-        for device in [
-            LoopDevice::new(sandbox.path(), size).unwrap(),
-            without_offload(&sandbox, size),
-        ] {
+        for device in
+            [LoopDevice::new(sandbox.path(), size).unwrap(), without_offload(&sandbox, size)]
+        {
             let length = usize::try_from(size).unwrap();
             for (name, wipe) in WIPES {
                 device.file().write_all_at(&vec![b'x'; length], 0).unwrap();
@@ -150,12 +137,8 @@ fn a_device_of_no_or_few_sectors_is_wiped_like_any_other() {
                 let (file, progress) = (open(&device), Progress::default());
                 wipe(&file, size, &progress).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(progress.bytes_done(), progress.bytes_total(), "{name}");
-                Disk::new(&file, size, &Progress::default())
-                    .check_zeroed()
-                    .unwrap();
-                Disk::new(&file, size, &Progress::default())
-                    .check_reset()
-                    .unwrap();
+                Disk::new(&file, size, &Progress::default()).check_zeroed().unwrap();
+                Disk::new(&file, size, &Progress::default()).check_reset().unwrap();
                 assert_all_zero(&device);
             }
         }

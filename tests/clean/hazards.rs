@@ -113,10 +113,7 @@ fn lost_and_found_is_emptied_and_kept() {
         let error = tree::check_empty(opened.as_fd()).unwrap_err();
         assert!(matches!(error, WipeError::NotEmpty(_)), "{error}");
         assert_cleans(root);
-        assert_eq!(
-            snapshot(root).into_keys().collect::<Vec<_>>(),
-            ["lost+found"]
-        );
+        assert_eq!(snapshot(root).into_keys().collect::<Vec<_>>(), ["lost+found"]);
         let read = rustix::fs::getxattr(&lost, "user.secret", &mut [0; 64][..]);
         assert_eq!(read, Err(rustix::io::Errno::NODATA));
         fs::write(lost.join("file"), "flags are off").unwrap();
@@ -130,20 +127,14 @@ fn lost_and_found_is_emptied_and_kept() {
         assert!(!root.join("lost+found").exists(), "it is the tenant's");
         symlink("/", root.join("lost+found")).unwrap();
         assert_cleans(root);
-        assert!(
-            root.join("lost+found").symlink_metadata().is_err(),
-            "a link is no lost+found"
-        );
+        assert!(root.join("lost+found").symlink_metadata().is_err(), "a link is no lost+found");
     });
 }
 
 /// A volume that is a part of the filesystem at `disk`, and what is mounted in it.
 fn with_nested_mounts(sandbox: &Sandbox, disk: &Path) -> (PathBuf, Vec<PathBuf>) {
-    let [inside, same, outside] = [
-        disk.join("volume"),
-        disk.join("same"),
-        sandbox.path().join("outside"),
-    ];
+    let [inside, same, outside] =
+        [disk.join("volume"), disk.join("same"), sandbox.path().join("outside")];
     make_canary(&same);
     if !outside.exists() {
         make_canary(&outside);
@@ -165,27 +156,14 @@ fn with_nested_mounts(sandbox: &Sandbox, disk: &Path) -> (PathBuf, Vec<PathBuf>)
         // The same device number as the volume, which `rm --one-file-system` compares.
         (&same, "same"),
     ] {
-        mount(
-            Some(source),
-            &root.join(target),
-            none,
-            MsFlags::MS_BIND,
-            none,
-        )
-        .unwrap();
+        mount(Some(source), &root.join(target), none, MsFlags::MS_BIND, none).unwrap();
     }
-    let nested = ["tmpfs", "d/bound", "file", "same"]
-        .map(|name| root.join(name))
-        .into();
+    let nested = ["tmpfs", "d/bound", "file", "same"].map(|name| root.join(name)).into();
     (root, nested)
 }
 
 fn contents(path: &Path) -> Vec<u8> {
-    if path.is_dir() {
-        format!("{:?}", snapshot(path)).into()
-    } else {
-        fs::read(path).unwrap()
-    }
+    if path.is_dir() { format!("{:?}", snapshot(path)).into() } else { fs::read(path).unwrap() }
 }
 
 #[test]
@@ -225,10 +203,7 @@ fn without_the_capability_a_flag_is_reported_and_the_rest_is_deleted() {
     for words in ["“dir/kept”", "CAP_LINUX_IMMUTABLE"] {
         assert!(error.to_string().contains(words), "{error}");
     }
-    assert_eq!(
-        snapshot(root).into_keys().collect::<Vec<_>>(),
-        ["dir", "dir/kept", "lost+found"]
-    );
+    assert_eq!(snapshot(root).into_keys().collect::<Vec<_>>(), ["dir", "dir/kept", "lost+found"]);
 }
 
 /// The machine swaps to this file while this lives.
@@ -263,10 +238,7 @@ fn a_swap_file_in_use_is_named() {
         fs::write(root.join("other"), "x").unwrap();
         let error = clean(root).unwrap_err();
         let said = error.to_string();
-        assert!(
-            said.contains("“swap”") && said.contains("swapoff"),
-            "{said}"
-        );
+        assert!(said.contains("“swap”") && said.contains("swapoff"), "{said}");
         assert!(!root.join("other").exists(), "what can be deleted is");
         drop(swap);
         assert_cleans(root);
@@ -292,12 +264,7 @@ fn a_read_only_filesystem_is_refused_with_nothing_deleted() {
 #[test]
 fn a_full_filesystem_can_be_emptied() {
     let sandbox = sandbox!();
-    let sizes = [
-        ("tmpfs", 16 << 20),
-        ("ext4", 16 << 20),
-        ("xfs", 300 << 20),
-        ("btrfs", 128 << 20),
-    ];
+    let sizes = [("tmpfs", 16 << 20), ("ext4", 16 << 20), ("xfs", 300 << 20), ("btrfs", 128 << 20)];
     for (fs_type, size) in sizes {
         let Some((root, _device)) = mounted(&sandbox, fs_type, size) else {
             continue;
@@ -332,10 +299,7 @@ fn the_root_keeps_no_flags_and_attributes_of_the_tenant() {
         let names = String::from_utf8_lossy(&names[..length]).into_owned();
         assert!(!names.contains("user."), "{names:?}");
         assert!(names.contains("trusted.operator"), "{names:?}");
-        assert_eq!(
-            fs::metadata(root).unwrap().permissions().mode() & 0o7777,
-            0o2770
-        );
+        assert_eq!(fs::metadata(root).unwrap().permissions().mode() & 0o7777, 0o2770);
         fs::write(root.join("file"), "the next tenant's").unwrap();
         // Empty from the beginning, and yet not as it was.
         fs::remove_file(root.join("file")).unwrap();

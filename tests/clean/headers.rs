@@ -28,11 +28,7 @@ pub fn md_0_90(device: &LoopDevice, size: u64) {
     const RESERVED: u64 = 64 << 10;
     let [minor, disks] = [90, 2_u32].map(u32::to_le_bytes);
     let fields: [(_, &[u8]); 4] = [(0, &MD_MAGIC), (8, &minor), (20, b"uuid"), (40, &disks)];
-    put(
-        device,
-        size / RESERVED * RESERVED - RESERVED,
-        &structure::<4096>(&fields),
-    );
+    put(device, size / RESERVED * RESERVED - RESERVED, &structure::<4096>(&fields));
 }
 
 /// The same with a superblock of version 1, which says itself where it is.
@@ -60,9 +56,7 @@ pub fn lvm(device: &LoopDevice, _size: u64) {
         (32, b"0123456789abcdefghijklmnopqrstuv"),
     ]);
     let crc = label[20..].iter().fold(0xf597_a6cf_u32, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            (crc >> 1) ^ (0xedb8_8320 * (crc & 1))
-        })
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))
     });
     label[16..20].copy_from_slice(&crc.to_le_bytes());
     put(device, SECTOR, &label);

@@ -20,20 +20,13 @@ pub struct Judge {
 impl Judge {
     pub fn new(program: &'static str, arguments: &str, finds: fn(&Output) -> bool) -> Self {
         let arguments = arguments.split_whitespace().map(str::to_owned).collect();
-        Self {
-            program,
-            arguments,
-            finds,
-        }
+        Self { program, arguments, finds }
     }
 
     /// Whether it finds something, and its output.
     pub fn look(&self, device: &LoopDevice) -> (bool, String) {
-        let output = Command::new(self.program)
-            .args(&self.arguments)
-            .arg(device.path())
-            .output()
-            .unwrap();
+        let output =
+            Command::new(self.program).args(&self.arguments).arg(device.path()).output().unwrap();
         let words = [self.program].into_iter();
         let words = words.chain(self.arguments.iter().map(String::as_str));
         let line = words.collect::<Vec<_>>().join(" ");
@@ -55,13 +48,7 @@ pub type Make = fn(&LoopDevice, u64) -> Vec<Judge>;
 pub type Survivors = (u64, &'static [&'static str]);
 
 /// Something that can be on a device, and the program without which it cannot be made.
-pub struct Kind(
-    pub &'static str,
-    pub Option<&'static str>,
-    pub u64,
-    pub Maker,
-    pub Survivors,
-);
+pub struct Kind(pub &'static str, pub Option<&'static str>, pub u64, pub Maker, pub Survivors);
 
 pub enum Maker {
     Tool(Make),
@@ -180,36 +167,14 @@ const BOTH: Survivors = (NAIVE, &["wipefs", "blkid"]);
 
 /// ext4 has copies at 128 and 384 MiB, btrfs one at 64 MiB.
 pub const KINDS: [Kind; 13] = [
-    tool(
-        "ext4",
-        "mkfs.ext4",
-        520,
-        usual_ext4,
-        (NAIVE, &["dumpe2fs", "e2fsck"]),
-    ),
-    tool(
-        "xfs",
-        "mkfs.xfs",
-        320,
-        |device, _| xfs(device, ""),
-        (NAIVE, &["xfs_repair"]),
-    ),
+    tool("ext4", "mkfs.ext4", 520, usual_ext4, (NAIVE, &["dumpe2fs", "e2fsck"])),
+    tool("xfs", "mkfs.xfs", 320, |device, _| xfs(device, ""), (NAIVE, &["xfs_repair"])),
     tool("btrfs", "mkfs.btrfs", 128, btrfs, (NAIVE, &["btrfs"])),
-    tool(
-        "LUKS2",
-        "cryptsetup",
-        64,
-        luks2,
-        (4096, &["cryptsetup", "wipefs"]),
-    ),
+    tool("LUKS2", "cryptsetup", 64, luks2, (4096, &["cryptsetup", "wipefs"])),
     tool("GPT", "sfdisk", 64, gpt, (NAIVE, &["wipefs"])),
     tool("swap", "mkswap", 64, swap, NONE),
     header("md 0.90", headers::md_0_90, BOTH),
-    header(
-        "md 1.0",
-        |device, size| headers::md_1(device, (size - 8192) / 4096 * 4096),
-        BOTH,
-    ),
+    header("md 1.0", |device, size| headers::md_1(device, (size - 8192) / 4096 * 4096), BOTH),
     header("md 1.1", |device, _| headers::md_1(device, 0), NONE),
     header("md 1.2", |device, _| headers::md_1(device, 4096), NONE),
     header("LVM", headers::lvm, NONE),

@@ -49,10 +49,7 @@ fn ten_thousand_levels_with_64_descriptors() {
 /// In KiB: what the process has in memory, or had at most since it was last asked.
 fn resident(which: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(which))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(which)).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -124,9 +121,7 @@ fn directory_in_the_depth_that_cannot_be_deleted_is_one_error() {
         let error = clean(&root).unwrap_err().to_string();
         assert!(error.contains("CAP_DAC_OVERRIDE"), "{error}");
         assert!(!error.contains("more could not be removed"), "{error}");
-        let left = fs::read_dir(&root)
-            .unwrap()
-            .map(|it| it.unwrap().file_name());
+        let left = fs::read_dir(&root).unwrap().map(|it| it.unwrap().file_name());
         assert_eq!(left.collect::<Vec<_>>(), ["level"]);
     });
 }

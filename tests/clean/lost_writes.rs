@@ -15,14 +15,7 @@ const FILES: usize = 2000;
 
 fn mount(device: &LoopDevice, at: &Path) {
     let options = Some("noinit_itable");
-    nix::mount::mount(
-        Some(device.path()),
-        at,
-        Some("ext4"),
-        MsFlags::MS_NOATIME,
-        options,
-    )
-    .unwrap();
+    nix::mount::mount(Some(device.path()), at, Some("ext4"), MsFlags::MS_NOATIME, options).unwrap();
 }
 
 /// An ext4 whose journal has no room on the disk: what is deleted never gets there.

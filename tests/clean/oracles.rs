@@ -38,18 +38,12 @@ const QUICK_RESET: Wipe = |device, size, progress| Disk::new(device, size, progr
 /// All that does not need the device's help.
 const WIPES: [(Wipe, WipeOutcome); 4] = [
     (QUICK_RESET, WipeOutcome::SignaturesOnly),
-    (
-        |device, size, progress| Disk::new(device, size, progress).zero(1),
-        WipeOutcome::Written,
-    ),
+    (|device, size, progress| Disk::new(device, size, progress).zero(1), WipeOutcome::Written),
     (
         |device, size, progress| Disk::new(device, size, progress).overwrite(1),
         WipeOutcome::Overwritten,
     ),
-    (
-        |device, size, progress| Disk::new(device, size, progress).discard(),
-        WipeOutcome::Written,
-    ),
+    (|device, size, progress| Disk::new(device, size, progress).discard(), WipeOutcome::Written),
 ];
 
 fn wipe(by: (Wipe, WipeOutcome), device: &LoopDevice, size: u64) {
@@ -57,9 +51,7 @@ fn wipe(by: (Wipe, WipeOutcome), device: &LoopDevice, size: u64) {
     let file = open(device);
     let outcome = wipe(&file, size, &Progress::default()).unwrap();
     assert_eq!(outcome, means);
-    Disk::new(&file, size, &Progress::default())
-        .check_reset()
-        .unwrap();
+    Disk::new(&file, size, &Progress::default()).check_reset().unwrap();
 }
 
 fn assert_all_find(judges: &[Judge], device: &LoopDevice) {
@@ -99,9 +91,8 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
     };
     let mut judges = make();
     assert_all_find(&judges, &device);
-    let found = signature::find(Disk::new(device.file(), size, &Progress::default()))
-        .unwrap()
-        .unwrap();
+    let found =
+        signature::find(Disk::new(device.file(), size, &Progress::default())).unwrap().unwrap();
     if ["ext4", "xfs", "btrfs", "swap"].contains(name) {
         assert!(found.starts_with(name), "{found}");
     }
@@ -112,9 +103,7 @@ fn judge(sandbox: &Sandbox, kind: &Kind) {
     assert!(judges.len() >= survivors.len());
     assert_all_find(&judges, &device);
     if *name == "ext4" {
-        let error = Disk::new(device.file(), size, &Progress::default())
-            .check_reset()
-            .unwrap_err();
+        let error = Disk::new(device.file(), size, &Progress::default()).check_reset().unwrap_err();
         assert!(error.to_string().contains("shows a signature"), "{error}");
     }
 
@@ -135,9 +124,7 @@ fn no_tool_finds_or_repairs_anything_after_any_wipe() {
         eprintln!("{name}:");
         match program {
             Some(program) if !has(program) => {
-                skip(&format!(
-                    "no {program} on this machine; the others are tested"
-                ));
+                skip(&format!("no {program} on this machine; the others are tested"));
             }
             _ => judge(&sandbox, kind),
         }
@@ -153,28 +140,16 @@ fn no_copy_is_left_on_a_large_device_by_a_quick_reset() {
     let size = 300 * GIB + 512 * 7;
     let made: [(&str, Make); 8] = [
         ("ext4", |device, _| ext4(device, "", "")),
-        ("small blocks", |device, _| {
-            ext4(device, "-b 1024 -O ^resize_inode", "9g")
-        }),
-        ("copies in all groups", |device, _| {
-            ext4(device, "-O ^sparse_super,^resize_inode", "40g")
-        }),
-        ("two copies", |device, _| {
-            ext4(device, "-O sparse_super2,^resize_inode", "40g")
-        }),
+        ("small blocks", |device, _| ext4(device, "-b 1024 -O ^resize_inode", "9g")),
+        ("copies in all groups", |device, _| ext4(device, "-O ^sparse_super,^resize_inode", "40g")),
+        ("two copies", |device, _| ext4(device, "-O sparse_super2,^resize_inode", "40g")),
         ("small groups", |device, _| ext4(device, "-g 8192", "40g")),
-        ("groups of clusters", |device, _| {
-            ext4(device, "-O bigalloc -C 65536", "40g")
-        }),
-        ("one group for descriptors", |device, _| {
-            ext4(device, "-O meta_bg,^resize_inode", "40g")
-        }),
+        ("groups of clusters", |device, _| ext4(device, "-O bigalloc -C 65536", "40g")),
+        ("one group for descriptors", |device, _| ext4(device, "-O meta_bg,^resize_inode", "40g")),
         ("btrfs", |device, size| {
             let mut judges = btrfs(device, size);
             let last = "inspect-internal dump-super -s 2";
-            judges.push(Judge::new("btrfs", last, |output| {
-                !said(output).contains("bad magic")
-            }));
+            judges.push(Judge::new("btrfs", last, |output| !said(output).contains("bad magic")));
             judges
         }),
     ];
@@ -195,13 +170,7 @@ fn no_copy_is_left_on_a_large_device_by_a_quick_reset() {
 fn no_copy_of_an_xfs_is_left_by_a_quick_reset() {
     let sandbox = sandbox!("mkfs.xfs");
     let size = GIB;
-    for options in [
-        "",
-        "-d agcount=12",
-        "-d agsize=67m",
-        "-b size=1024",
-        "-s size=4096",
-    ] {
+    for options in ["", "-d agcount=12", "-d agsize=67m", "-b size=1024", "-s size=4096"] {
         eprintln!("{options}:");
         let device = without_offload(&sandbox, size);
         let judges = xfs(&device, options);

@@ -93,9 +93,7 @@ fn name_of_entry() -> impl Strategy<Value = Vec<u8>> {
     let length = prop_oneof![9 => 1_usize..12, 1 => 200..=255_usize];
     let bytes = length.prop_flat_map(move |length| prop::collection::vec(byte.clone(), length));
     bytes.prop_filter_map("a name", |mut name: Vec<u8>| {
-        name.iter_mut()
-            .filter(|byte| **byte == b'/')
-            .for_each(|byte| *byte = b'_');
+        name.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = b'_');
         (name != b"." && name != b"..").then_some(name)
     })
 }
@@ -183,12 +181,7 @@ fn grow(root: &Path, canary: &Path, steps: &[(usize, Vec<u8>, Step)]) -> Vec<Pat
                 flags.push((on.clone(), *flag));
             }
             Step::Mount(what) => {
-                put_mount(
-                    *what,
-                    &path,
-                    canary,
-                    &directories[place % directories.len()],
-                );
+                put_mount(*what, &path, canary, &directories[place % directories.len()]);
                 mounted.push(path);
             }
         }
@@ -198,10 +191,7 @@ fn grow(root: &Path, canary: &Path, steps: &[(usize, Vec<u8>, Step)]) -> Vec<Pat
     }
     for (path, flag) in flags.iter().filter(|(path, _)| path != root) {
         // Filesystems without flags, machines without chattr: then without.
-        let _ = std::process::Command::new("chattr")
-            .arg(flag)
-            .arg(path)
-            .output();
+        let _ = std::process::Command::new("chattr").arg(flag).arg(path).output();
     }
     mounted
 }
@@ -228,9 +218,7 @@ fn check(
         }
     }
     clean(root).unwrap();
-    let left = snapshot(root)
-        .into_keys()
-        .filter(|path| path != "lost+found");
+    let left = snapshot(root).into_keys().filter(|path| path != "lost+found");
     assert_eq!(left.count(), 0);
     assert_eq!(&snapshot(canary), expected);
 }

@@ -10,10 +10,7 @@ use crate::volume::{
 /// Runs `btrfs` with words and paths.
 fn btrfs(words: &[&str], paths: &[&Path]) {
     let paths = paths.iter().map(|path| path.to_str().unwrap());
-    run(
-        "btrfs",
-        &words.iter().copied().chain(paths).collect::<Vec<_>>(),
-    );
+    run("btrfs", &words.iter().copied().chain(paths).collect::<Vec<_>>());
 }
 
 /// A subvolume with something in it, a writable snapshot of it, and a read-only one in a directory.
@@ -38,19 +35,10 @@ fn subvolumes_and_snapshots_are_deleted_read_only_ones_too() {
             make_canary(&subvolume.join("tree"));
         }
         for subvolume in [&inner, &outer] {
-            btrfs(
-                &["property", "set"],
-                &[subvolume, Path::new("ro"), Path::new("true")],
-            );
+            btrfs(&["property", "set"], &[subvolume, Path::new("ro"), Path::new("true")]);
         }
-        assert!(
-            fs::write(frozen.join("file"), "x").is_err(),
-            "it is not frozen"
-        );
-        assert!(
-            fs::write(inner.join("file"), "x").is_err(),
-            "it is not frozen"
-        );
+        assert!(fs::write(frozen.join("file"), "x").is_err(), "it is not frozen");
+        assert!(fs::write(inner.join("file"), "x").is_err(), "it is not frozen");
         assert_cleans(root);
     });
 }
@@ -71,10 +59,7 @@ fn without_the_capability_a_read_only_snapshot_is_named_and_the_rest_is_deleted(
         std::os::unix::fs::chown(&frozen, Some(1000), Some(1000)).unwrap();
         let path = frozen.to_str().unwrap();
         let set = ["btrfs", "property", "set", path, "ro", "true"];
-        run(
-            "setpriv",
-            &[&["--reuid=1000", "--clear-groups"], &set[..]].concat(),
-        );
+        run("setpriv", &[&["--reuid=1000", "--clear-groups"], &set[..]].concat());
         let error = clean(root).unwrap_err();
         let said = error.to_string();
         let named = said.contains("“dir/frozen") && said.contains("`btrfs subvolume delete`");
@@ -94,10 +79,7 @@ fn a_volume_that_is_a_read_only_snapshot_itself_is_not_touched() {
         let error = clean(&root).unwrap_err();
         assert!(error.to_string().contains("ro false"), "{error}");
         assert_eq!(snapshot(&root), before);
-        btrfs(
-            &["property", "set"],
-            &[&root, Path::new("ro"), Path::new("false")],
-        );
+        btrfs(&["property", "set"], &[&root, Path::new("ro"), Path::new("false")]);
         assert_cleans(&root);
     });
 }

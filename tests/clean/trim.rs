@@ -29,10 +29,7 @@ fn secrets(disk: &File) -> usize {
     for at in (0..end).step_by(block.len()) {
         let length = disk.read_at(&mut block, at).unwrap();
         // Each begins a block, and these are 1 KiB in a small ext4.
-        found += block[..length]
-            .chunks(1024)
-            .filter(|chunk| chunk.starts_with(SECRET))
-            .count();
+        found += block[..length].chunks(1024).filter(|chunk| chunk.starts_with(SECRET)).count();
     }
     found
 }
@@ -146,10 +143,7 @@ fn without_the_capability_nothing_is_trimmed() {
     if without_capabilities("-sys_admin") {
         let refused = trimmed(&std::env::current_dir().unwrap());
         assert!(
-            matches!(
-                refused,
-                Trim::NotOffered(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOTTY)
-            ),
+            matches!(refused, Trim::NotOffered(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOTTY)),
             "{refused:?}"
         );
     }

@@ -97,13 +97,7 @@ fn clean_with(root: &Path, nested: &[PathBuf]) -> Result<u64, WipeError> {
 /// Cleans a volume, which has to succeed, and verifies it by other means than the cleaner's.
 pub fn assert_cleans(root: &Path) {
     clean(root).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(
-        snapshot(root)
-            .into_keys()
-            .filter(|path| path != "lost+found")
-            .count(),
-        0
-    );
+    assert_eq!(snapshot(root).into_keys().filter(|path| path != "lost+found").count(), 0);
 }
 
 /// The contents of a file as they are on the disk, not in the cache.
@@ -121,11 +115,7 @@ pub fn snapshot(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
         let path = entry.path();
         let metadata = entry.metadata().unwrap();
         let contents = if metadata.is_symlink() {
-            fs::read_link(path)
-                .unwrap()
-                .as_os_str()
-                .as_bytes()
-                .to_owned()
+            fs::read_link(path).unwrap().as_os_str().as_bytes().to_owned()
         } else if metadata.is_file() {
             fs::read(path).unwrap()
         } else {
@@ -134,11 +124,7 @@ pub fn snapshot(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
         let name = path.strip_prefix(dir).unwrap().as_os_str().as_bytes();
         (name.escape_ascii().to_string(), (metadata.mode(), contents))
     };
-    WalkDir::new(dir)
-        .min_depth(1)
-        .into_iter()
-        .map(|entry| look(entry.unwrap()))
-        .collect()
+    WalkDir::new(dir).min_depth(1).into_iter().map(|entry| look(entry.unwrap())).collect()
 }
 
 /// A tree that must not change, whatever is done beside it.

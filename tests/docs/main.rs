@@ -1,9 +1,6 @@
 //! The pages: their links lead somewhere, the table of contents is complete, and the words are those of the field.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -55,9 +52,7 @@ fn links_and_anchors(text: &str) -> (Vec<String>, BTreeSet<String>) {
 
 /// The anchor that forges and mdBook give a heading.
 fn anchor(heading: &str) -> String {
-    let kept = heading
-        .chars()
-        .filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+    let kept = heading.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
@@ -79,24 +74,16 @@ fn links_lead_to_pages_and_headings() {
     let files = files();
     let is_page = |path: &Path| path.extension().is_some_and(|it| it == "md");
     let pages = files.iter().filter(|(path, _)| is_page(path));
-    let pages: BTreeMap<_, _> = pages
-        .map(|(path, text)| (path, links_and_anchors(text)))
-        .collect();
+    let pages: BTreeMap<_, _> = pages.map(|(path, text)| (path, links_and_anchors(text))).collect();
     assert!(pages.len() > 30, "{}", pages.len());
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (page, (links, own)) in &pages {
-        for link in links
-            .iter()
-            .filter(|it| !it.contains("://") && !it.is_empty())
-        {
+        for link in links.iter().filter(|it| !it.contains("://") && !it.is_empty()) {
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = normal(&page.parent().unwrap().join(path));
             assert!(root.join(&target).exists(), "{}: {link}", page.display());
-            let anchors = if path.is_empty() {
-                Some(own)
-            } else {
-                pages.get(&target).map(|it| &it.1)
-            };
+            let anchors =
+                if path.is_empty() { Some(own) } else { pages.get(&target).map(|it| &it.1) };
             let is_there = anchors.is_none_or(|it| it.contains(anchor));
             assert!(anchor.is_empty() || is_there, "{}: {link}", page.display());
         }
@@ -117,19 +104,9 @@ fn the_table_of_contents_has_all_pages() {
 
 #[test]
 fn vague_and_archaic_words_are_absent() {
-    let words = [
-        "nobody",
-        "somebody",
-        "whoever",
-        "anybody",
-        "anew",
-        "mend(s|ed|ing)?",
-    ];
+    let words = ["nobody", "somebody", "whoever", "anybody", "anew", "mend(s|ed|ing)?"];
     let vague = Regex::new(&format!(r"(?i)\b({})\b", words.join("|"))).unwrap();
-    for (path, text) in files()
-        .iter()
-        .filter(|(path, _)| !path.starts_with("tests/docs"))
-    {
+    for (path, text) in files().iter().filter(|(path, _)| !path.starts_with("tests/docs")) {
         let found = text.lines().find(|line| vague.is_match(line));
         assert_eq!(found, None, "{}", path.display());
     }
@@ -144,16 +121,10 @@ fn pages_and_manifests_name_the_image_that_is_built() {
     let allowed = prefixes.map(|prefix| format!("{prefix}{built}"));
     let mut found = 0;
     for (path, text) in files() {
-        let is_read = ["docs", "deploy", "helm", "README.md"]
-            .iter()
-            .any(|it| path.starts_with(it));
+        let is_read = ["docs", "deploy", "helm", "README.md"].iter().any(|it| path.starts_with(it));
         for name in image.find_iter(&text).filter(|_| is_read) {
             let name = name.as_str().trim_end_matches('.');
-            assert!(
-                allowed.iter().any(|it| it == name),
-                "{}: {name}",
-                path.display()
-            );
+            assert!(allowed.iter().any(|it| it == name), "{}: {name}", path.display());
             found += 1;
         }
         assert!(!is_read || !text.contains("ghcr.io"), "{}", path.display());

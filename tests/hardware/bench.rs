@@ -49,9 +49,7 @@ impl Bench {
         stage.set_timeout(TIMEOUT);
         // Seen from the machine, the host's loopback has another address.
         let path = stage.sandbox.path().join("kubeconfig");
-        let kubeconfig = fs::read_to_string(&path)
-            .unwrap()
-            .replace("127.0.0.1", "10.0.2.2");
+        let kubeconfig = fs::read_to_string(&path).unwrap().replace("127.0.0.1", "10.0.2.2");
         fs::write(&path, kubeconfig).unwrap();
         let images = stage.sandbox.dir("images").unwrap();
         let state_disk = Disk::new(&images, "state", 16 * MIB);
@@ -154,10 +152,7 @@ impl Bench {
         let seen_from_vm = fs::read_to_string(path).unwrap();
         let here = self.stage.sandbox.path().join("kubeconfig-of-operator");
         fs::write(&here, seen_from_vm.replace("10.0.2.2", "127.0.0.1")).unwrap();
-        let output = bare_command(BINARY)
-            .env("KUBECONFIG", here)
-            .args(args)
-            .output();
+        let output = bare_command(BINARY).env("KUBECONFIG", here).args(args).output();
         let output = output.unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(said).unwrap())
@@ -232,11 +227,7 @@ impl Bench {
     /// What the provisioner has logged since the machine was first switched on.
     pub fn log(&self) -> String {
         let logs = (1..=self.starts.get()).map(|number| {
-            let file = self
-                .stage
-                .sandbox
-                .path()
-                .join(format!("provisioner-{number}.log"));
+            let file = self.stage.sandbox.path().join(format!("provisioner-{number}.log"));
             fs::read_to_string(file).unwrap_or_default()
         });
         logs.collect::<Vec<_>>().join("--- power on ---\n")

@@ -46,10 +46,7 @@ impl Place {
 
     /// Offers one of its partitions.
     pub fn offer_partition(self, dir: &Path, number: u8) -> PathBuf {
-        offer(
-            format!("{}-part{number}", self.path().display()).into(),
-            dir,
-        )
+        offer(format!("{}-part{number}", self.path().display()).into(), dir)
     }
 }
 
@@ -111,19 +108,13 @@ impl Disk {
     /// The same disk on a bad day: all such disks together write [`SLOW`] bytes in a second.
     pub fn slow(&self) -> Self {
         let filter = json!({ "driver": "throttle", "throttle-group": "slow" });
-        Self {
-            filter: Some(filter),
-            ..self.clone()
-        }
+        Self { filter: Some(filter), ..self.clone() }
     }
 
     /// The same disk, which seeks before it reads.
     pub fn rotating(&self) -> Self {
         let filter = json!({ "driver": "throttle", "throttle-group": "rotating" });
-        Self {
-            filter: Some(filter),
-            ..self.clone()
-        }
+        Self { filter: Some(filter), ..self.clone() }
     }
 
     /// The same disk with a sector at which something always fails. `offset` is in bytes.
@@ -131,18 +122,12 @@ impl Disk {
         let filter = json!({ "driver": "blkdebug", "inject-error": [{
             "event": "none", "iotype": fault.iotype(), "sector": offset / 512, "errno": EIO,
         }] });
-        Self {
-            filter: Some(filter),
-            ..self.clone()
-        }
+        Self { filter: Some(filter), ..self.clone() }
     }
 
     /// The same disk, which reports discards that it does not do.
     pub fn ignoring_discards(&self) -> Self {
-        Self {
-            backend: json!({ "discard": "ignore" }),
-            ..self.clone()
-        }
+        Self { backend: json!({ "discard": "ignore" }), ..self.clone() }
     }
 
     /// The same disk with sectors of so many bytes.
@@ -174,12 +159,7 @@ impl Disk {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        sfdisk
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(script.as_bytes())
-            .unwrap();
+        sfdisk.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
         assert!(sfdisk.wait().unwrap().success());
     }
 
@@ -226,10 +206,7 @@ impl Disk {
     pub fn left(&self) -> usize {
         let zeros = [0; BLOCK];
         let content = self.content();
-        content
-            .chunks(BLOCK)
-            .filter(|block| **block != zeros[..block.len()])
-            .count()
+        content.chunks(BLOCK).filter(|block| **block != zeros[..block.len()]).count()
     }
 
     /// Whether all of it is zero.
@@ -247,11 +224,7 @@ impl Disk {
         let mut node = match &self.filter {
             Some(filter) => {
                 let mut node = filter.clone();
-                let below = if filter["driver"] == "blkdebug" {
-                    "image"
-                } else {
-                    "file"
-                };
+                let below = if filter["driver"] == "blkdebug" { "image" } else { "file" };
                 node[below] = image;
                 node
             }
@@ -271,10 +244,7 @@ impl Disk {
                 "driver": "scsi-hd", "bus": "scsi.0", "lun": unit, "rotation_rate": 1,
             }),
         };
-        merge(
-            &mut device,
-            &json!({ "id": id(self), "serial": self.name, "drive": self.name }),
-        );
+        merge(&mut device, &json!({ "id": id(self), "serial": self.name, "drive": self.name }));
         merge(&mut device, &self.properties);
         device
     }

@@ -45,34 +45,19 @@ fn fails(place: Place, command: &[&str], fault: Fault, words: &str) {
 #[test]
 fn a_write_to_an_nvme_disk_that_fails_is_named() {
     let words = format!("cannot write the device at byte {WRITE}:");
-    fails(
-        Place::Nvme(16),
-        &["/scripts/shred.sh", "1"],
-        Fault::Write,
-        &words,
-    );
+    fails(Place::Nvme(16), &["/scripts/shred.sh", "1"], Fault::Write, &words);
 }
 
 #[test]
 fn a_write_to_a_scsi_disk_that_fails_is_named() {
     let words = format!("cannot write the device at byte {WRITE}:");
-    fails(
-        Place::Scsi(1),
-        &["/scripts/shred.sh", "1"],
-        Fault::Write,
-        &words,
-    );
+    fails(Place::Scsi(1), &["/scripts/shred.sh", "1"], Fault::Write, &words);
 }
 
 #[test]
 fn a_read_after_the_wipe_that_fails_is_named() {
     let words = format!("cannot read the device at byte {SAMPLE}:");
-    fails(
-        Place::Nvme(16),
-        &["/scripts/dd_zero.sh"],
-        Fault::Read,
-        &words,
-    );
+    fails(Place::Nvme(16), &["/scripts/dd_zero.sh"], Fault::Read, &words);
 }
 
 /// Where the disk fails to zero or to discard a range by itself, zeros are written.

@@ -63,9 +63,7 @@ fn a_blank_disk_is_taken_in_used_cleaned_and_known_at_another_slot() {
     let path = fast.join("nvme-QEMU_NVMe_Ctrl_blank");
     let path_of_rotating = asked.join(unit.path().file_name().unwrap());
     bench.power_on(&[(&formatted, Place::Nvme(17)), (&parted, Place::Nvme(18))]);
-    stage.eventually("the first scan", || {
-        left_alone(&class(&bench, "fast")?, &by_id("parted"))
-    });
+    stage.eventually("the first scan", || left_alone(&class(&bench, "fast")?, &by_id("parted")));
 
     let plugged = Instant::now();
     bench.with_vm(|vm| {

@@ -20,11 +20,7 @@ fn cleaned_by(method: &str) -> Option<[usize; 2]> {
         // It does report it: otherwise there is nothing to detect.
         let device = place.path();
         bench.run(&format!("blkdiscard {}", device.display()));
-        assert_eq!(
-            disk.left() as u64 * 4096,
-            SIZE,
-            "{place:?} ignores discards"
-        );
+        assert_eq!(disk.left() as u64 * 4096, SIZE, "{place:?} ignores discards");
     }
     let stage = &bench.stage;
     for (claim, path) in ["a", "b"].into_iter().zip(&paths) {

@@ -35,17 +35,12 @@ fn a_filesystem_is_made_on_a_hot_plugged_disk_recycled_and_known_at_another_slot
 
     let plugged = Instant::now();
     bench.with_vm(|vm| vm.plug(&disk, Place::Nvme(16)));
-    stage.within(2 * SETTLED, "the disk is a volume", || {
-        stage.pvs_at(&path).pop()
-    });
+    stage.within(2 * SETTLED, "the disk is a volume", || stage.pvs_at(&path).pop());
     let lasted = plugged.elapsed();
     let after = lasted.checked_sub(SETTLED).expect("it waits for a minute");
     println!("{lasted:.1?} from hot-plug to the PV, {after:.1?} without the minute");
     let mounted = bench.run(&format!("grep {} /proc/mounts", path.display()));
-    assert!(
-        mounted.contains("ext4") && mounted.contains("noatime"),
-        "{mounted}"
-    );
+    assert!(mounted.contains("ext4") && mounted.contains("noatime"), "{mounted}");
 
     // A tenant comes and goes.
     let bound = stage.used(&stage.bind("first", &path));

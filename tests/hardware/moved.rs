@@ -44,9 +44,7 @@ fn the_disk_of_a_server_that_died_takes_its_claim_to_another_one() {
     bench.start_provisioner();
     let bound = stage.used(&stage.bind("data", &one));
     let file = format!("{}/file", link(&bound));
-    bench.run(&format!(
-        "until echo kept 2>/dev/null >{file}; do sleep 0.1; done; sync"
-    ));
+    bench.run(&format!("until echo kept 2>/dev/null >{file}; do sleep 0.1; done; sync"));
     bench.cut_power();
     let other_node = format!("{}-2", stage.node());
     let nodes: Api<Node> = Api::all(stage.client.clone());

@@ -44,11 +44,7 @@ struct Method {
 
 impl Method {
     fn all() -> [Self; 6] {
-        let method = |name, fs_type| Self {
-            name,
-            fs_type,
-            moments: 0,
-        };
+        let method = |name, fs_type| Self { name, fs_type, moments: 0 };
         [
             method("quick", None),
             method("zero", None),
@@ -111,10 +107,8 @@ fn left<'a>(bench: &Bench, volumes: impl Iterator<Item = &'a Volume>) -> Vec<Str
         volumes.partition(|volume| volume.fs_type.is_none());
     let dirty = devices.iter().filter(|volume| !volume.disk.is_zero());
     let mut left: Vec<_> = dirty.map(|volume| volume.disk.name().to_owned()).collect();
-    let paths: Vec<_> = filesystems
-        .iter()
-        .map(|volume| volume.path.display().to_string())
-        .collect();
+    let paths: Vec<_> =
+        filesystems.iter().map(|volume| volume.path.display().to_string()).collect();
     if !paths.is_empty() {
         let paths = paths.join(" ");
         let found = bench.run(&format!("find {paths} -mindepth 1 ! -name lost+found"));
@@ -141,31 +135,16 @@ fn volumes(bench: &Bench, methods: &[Method], each: usize) -> Vec<Volume> {
             let place = Place::Scsi(u8::try_from(volumes.len()).unwrap());
             let name = format!("{}-{nth}", method.name);
             // The smallest that mkfs.xfs makes.
-            let size = if method.fs_type == Some("xfs") {
-                300
-            } else {
-                4
-            } * MIB;
+            let size = if method.fs_type == Some("xfs") { 300 } else { 4 } * MIB;
             let disk = bench.empty_disk(&name, size);
             let path = if let Some(fs_type) = method.fs_type {
                 disk.format(fs_type);
-                bench
-                    .stage
-                    .sandbox
-                    .dir(&format!("disks/{}/{name}", method.name))
-                    .unwrap()
+                bench.stage.sandbox.dir(&format!("disks/{}/{name}", method.name)).unwrap()
             } else {
                 place.offer(&dir)
             };
             let fs_type = method.fs_type;
-            volumes.push(Volume {
-                method: method.name,
-                fs_type,
-                disk,
-                place,
-                path,
-                bound: None,
-            });
+            volumes.push(Volume { method: method.name, fs_type, disk, place, path, bound: None });
         }
     }
     volumes
@@ -173,20 +152,13 @@ fn volumes(bench: &Bench, methods: &[Method], each: usize) -> Vec<Volume> {
 
 /// Switches the machine on and mounts the filesystems, before the provisioner is started.
 fn boot(bench: &Bench, volumes: &[Volume]) {
-    let disks: Vec<_> = volumes
-        .iter()
-        .map(|volume| (volume.disk.slow(), volume.place))
-        .collect();
+    let disks: Vec<_> = volumes.iter().map(|volume| (volume.disk.slow(), volume.place)).collect();
     let disks: Vec<_> = disks.iter().map(|(disk, place)| (disk, *place)).collect();
     bench.boot(&disks);
     bench.with_vm(|vm| vm.slow_down_to(0));
     let mounts = volumes.iter().filter_map(|volume| {
         let (device, path) = (volume.place.path(), volume.path.display());
-        Some(format!(
-            "mount -t {} {} {path}",
-            volume.fs_type?,
-            device.display()
-        ))
+        Some(format!("mount -t {} {} {path}", volume.fs_type?, device.display()))
     });
     bench.run(&mounts.collect::<Vec<_>>().join(" && "));
 }
@@ -195,9 +167,7 @@ fn boot(bench: &Bench, volumes: &[Volume]) {
 fn all_clean(bench: &Bench, volumes: &[Volume]) {
     for volume in volumes {
         let what = format!("{} is offered", volume.path.display());
-        bench
-            .stage
-            .eventually(&what, || volume.is_offered_again(bench));
+        bench.stage.eventually(&what, || volume.is_offered_again(bench));
     }
     assert_eq!(left(bench, volumes.iter()), [""; 0], "offered with data");
 }
@@ -281,23 +251,15 @@ fn a_power_cut_at_any_moment_leaks_nothing_and_the_cleanup_starts_again() {
     all_clean(&bench, &volumes);
     let wanted = moments();
     while methods.iter().any(|method| method.moments < wanted) {
-        assert!(
-            cuts < CUTS,
-            "not all methods were hit {wanted} times in {cuts} cuts"
-        );
+        assert!(cuts < CUTS, "not all methods were hit {wanted} times in {cuts} cuts");
         cuts += 1;
         occupy(&bench, &mut volumes);
         release_and_cut(&bench, &mut random, &volumes, &mut methods);
-        let hits: Vec<_> = methods
-            .iter()
-            .map(|method| (method.name, method.moments))
-            .collect();
+        let hits: Vec<_> = methods.iter().map(|method| (method.name, method.moments)).collect();
         eprintln!("{:?}: {cuts} cuts, cleanups hit: {hits:?}", begun.elapsed());
         boot(&bench, &volumes);
         // Before anything is cleaned once more.
-        let offered = volumes
-            .iter()
-            .filter(|volume| volume.is_offered_again(&bench));
+        let offered = volumes.iter().filter(|volume| volume.is_offered_again(&bench));
         assert_eq!(left(&bench, offered), [""; 0], "was offered with data");
         bench.start_provisioner();
         all_clean(&bench, &volumes);

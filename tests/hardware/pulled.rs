@@ -8,10 +8,7 @@ use crate::disk::{MIB, Place};
 
 fn pulled_and_put_back(place: Place) {
     let bench = or_skip!(Bench::set());
-    let dir = bench.raw_class(
-        "raw",
-        &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "8"] }),
-    );
+    let dir = bench.raw_class("raw", &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "8"] }));
     let pulled = bench.disk("pulled", 16 * MIB);
     let other = bench.disk("other", 16 * MIB);
     let elsewhere = Place::Nvme(20);
@@ -30,10 +27,7 @@ fn pulled_and_put_back(place: Place) {
     assert!(!pulled.is_zero(), "it was pulled before the end");
     let text = stage.event("VolumeFailedDelete", "the device at byte");
     let kept = stage.pv(&name(&bound)).unwrap();
-    assert!(
-        is_terminating(&kept) && bench.is_kept(&bound),
-        "no claim can bind it: {text}"
-    );
+    assert!(is_terminating(&kept) && bench.is_kept(&bound), "no claim can bind it: {text}");
 
     // Other volumes are not affected.
     let bound_other = stage.used(&stage.bind("another", &path_of_other));

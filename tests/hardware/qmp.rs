@@ -19,9 +19,7 @@ impl Qmp {
     /// Takes over a fresh connection.
     pub fn greet(stream: UnixStream) -> Result<Self> {
         stream.set_read_timeout(Some(TIMEOUT))?;
-        let mut qmp = Self {
-            stream: BufReader::new(stream),
-        };
+        let mut qmp = Self { stream: BufReader::new(stream) };
         qmp.read()?;
         qmp.ask("qmp_capabilities", &json!({}))?;
         Ok(qmp)

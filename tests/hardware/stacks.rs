@@ -15,12 +15,7 @@ fn disks_with_sectors_of_4_kib_are_cleaned_by_all_methods() {
     let bench = or_skip!(Bench::set());
     let methods = ["quick", "zero", "overwrite", "discard"];
     let disks = methods.map(|method| bench.disk(method, SIZE).with_sectors(4096));
-    let places = [
-        Place::Nvme(16),
-        Place::Nvme(17),
-        Place::Nvme(18),
-        Place::Scsi(1),
-    ];
+    let places = [Place::Nvme(16), Place::Nvme(17), Place::Nvme(18), Place::Scsi(1)];
     let paths = [0, 1, 2, 3].map(|n| {
         let dir = bench.raw_class(methods[n], &json!({ "cleanMethod": methods[n] }));
         places[n].offer(&dir)

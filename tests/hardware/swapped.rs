@@ -32,15 +32,7 @@ impl Swap {
         bench.power_on(&[(&own.slow(), place)]);
         let bound = bench.stage.used(&bench.stage.bind("claim", &path));
         let before = stranger.content();
-        Some(Self {
-            bench,
-            place,
-            path,
-            own,
-            stranger,
-            before,
-            bound,
-        })
+        Some(Self { bench, place, path, own, stranger, before, bound })
     }
 
     fn swap(&self) {
@@ -52,20 +44,11 @@ impl Swap {
 
     /// The stranger is reported and stays as it is, also when it was there for some time.
     fn is_never_touched(&self) {
-        let text = self
-            .bench
-            .stage
-            .event("VolumeIdentityMismatch", "nothing was touched");
+        let text = self.bench.stage.event("VolumeIdentityMismatch", "nothing was touched");
         let recorded = annotation(&self.bound, "local-volume-provisioner/identity").unwrap();
-        assert!(
-            text.contains(recorded),
-            "the recorded identity is named: {text}"
-        );
+        assert!(text.contains(recorded), "the recorded identity is named: {text}");
         self.bench.stays(&self.bound);
-        assert!(
-            self.stranger.content() == self.before,
-            "the stranger's data was touched"
-        );
+        assert!(self.stranger.content() == self.before, "the stranger's data was touched");
     }
 
     /// The recorded disk is put back, and cleaned.
@@ -77,19 +60,14 @@ impl Swap {
         self.bench.offered_again(&self.path, &self.bound);
         assert!(self.own.is_zero());
         self.bench.cut_power();
-        assert!(
-            self.stranger.content() == self.before,
-            "the stranger's data was touched"
-        );
+        assert!(self.stranger.content() == self.before, "the stranger's data was touched");
     }
 }
 
 fn while_bound(place: Place) {
     let swap = or_skip!(Swap::set(place, ["/scripts/dd_zero.sh", "1"]));
     swap.swap();
-    swap.bench
-        .stage
-        .event("VolumeIdentityMismatch", "another disk is at its path");
+    swap.bench.stage.event("VolumeIdentityMismatch", "another disk is at its path");
     swap.bench.stage.delete_claim("claim");
     swap.is_never_touched();
     swap.put_back();
@@ -105,11 +83,7 @@ fn while_released(place: Place) {
     swap.swap();
     stage.patch_pv(&name(&swap.bound), &paused(None));
     swap.is_never_touched();
-    assert_eq!(
-        swap.own.left() as u64 * 4096,
-        SIZE,
-        "and the right one, which was pulled in time"
-    );
+    assert_eq!(swap.own.left() as u64 * 4096, SIZE, "and the right one, which was pulled in time");
     swap.put_back();
 }
 
@@ -126,9 +100,7 @@ fn in_mid_wipe(place: Place) {
     stage.event("VolumeFailedDelete", "the device at byte");
     swap.is_never_touched();
     assert!(
-        stage
-            .pv(&name(&swap.bound))
-            .is_some_and(|pv| is_terminating(&pv)),
+        stage.pv(&name(&swap.bound)).is_some_and(|pv| is_terminating(&pv)),
         "no claim can bind it"
     );
     swap.put_back();

@@ -53,23 +53,8 @@ impl Vm {
         // Not KVM: it is the time of day that differs, and it is there nearly nowhere.
         // In one thread: QEMU 7.2 crashes, rarely, when one processor writes to a device while another one maps devices
         // (a segfault in memory_region_dispatch_write).
-        command.args([
-            "-accel",
-            "tcg,thread=single",
-            "-machine",
-            "pc",
-            "-cpu",
-            "max",
-        ]);
-        command.args([
-            "-smp",
-            "2",
-            "-m",
-            "768",
-            "-nodefaults",
-            "-no-user-config",
-            "-no-reboot",
-        ]);
+        command.args(["-accel", "tcg,thread=single", "-machine", "pc", "-cpu", "max"]);
+        command.args(["-smp", "2", "-m", "768", "-nodefaults", "-no-user-config", "-no-reboot"]);
         command.args(["-display", "none", "-serial", "stdio"]);
         command.arg("-kernel").arg(files.join("kernel"));
         command.arg("-initrd").arg(files.join("initramfs"));
@@ -84,12 +69,7 @@ impl Vm {
         let directory = format!("local,path={at},mount_tag=share,security_model=none");
         command.args(["-virtfs", &directory, "-device", "virtio-serial-pci"]);
         let port = format!("socket,id=shell,path={for_shell},server=on,wait=off");
-        command.args([
-            "-chardev",
-            &port,
-            "-device",
-            "virtserialport,chardev=shell,name=shell",
-        ]);
+        command.args(["-chardev", &port, "-device", "virtserialport,chardev=shell,name=shell"]);
         command.args(["-qmp", &format!("unix:{for_qmp},server=on,wait=off")]);
         let controller = format!("virtio-scsi-pci,id=scsi,addr={:#x}", Place::SCSI_SLOT);
         command.args(["-device", &controller]);
@@ -127,9 +107,7 @@ impl Vm {
     pub fn run(&mut self, line: &str) -> Result<String> {
         writeln!(self.shell.get_mut(), "{line}")?;
         let mut output = Vec::new();
-        self.shell
-            .read_until(0, &mut output)
-            .with_context(|| format!("running {line}"))?;
+        self.shell.read_until(0, &mut output).with_context(|| format!("running {line}"))?;
         output.pop();
         let output = String::from_utf8_lossy(&output).into_owned();
         let mut code = String::new();
@@ -170,9 +148,7 @@ impl Vm {
         let disks = self.monitor("query-blockstats", &json!({}))?;
         let found = disks.as_array().into_iter().flatten();
         let mut found = found.filter(|it| it["node-name"] == disk.name());
-        let reads = found
-            .next()
-            .and_then(|it| it["stats"]["rd_operations"].as_u64());
+        let reads = found.next().and_then(|it| it["stats"]["rd_operations"].as_u64());
         reads.with_context(|| format!("{} is not plugged in", disk.name()))
     }
 
@@ -189,11 +165,7 @@ fn connect(path: &Path, qemu: &mut Program) -> Result<UnixStream> {
         match UnixStream::connect(path) {
             Ok(stream) => return Ok(stream),
             Err(error) if Instant::now() > deadline || !qemu.is_running() => {
-                bail!(
-                    "QEMU does not listen at {}: {error}; {}",
-                    path.display(),
-                    qemu.log()
-                )
+                bail!("QEMU does not listen at {}: {error}; {}", path.display(), qemu.log())
             }
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }

@@ -27,19 +27,9 @@ fn fault_17_nothing_but_a_block_device_is_opened() {
     fs::write(at("file"), "").unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
     symlink(at("fifo"), at("link")).unwrap();
-    for path in [
-        at("fifo"),
-        at("link"),
-        at("file"),
-        at("socket"),
-        at(""),
-        "/dev/null".into(),
-    ] {
+    for path in [at("fifo"), at("link"), at("file"), at("socket"), at(""), "/dev/null".into()] {
         // A FIFO without a writer would hang here.
-        for opened in [
-            Device::open(&path, Access::Probe),
-            Device::open(&path, Access::Clean),
-        ] {
+        for opened in [Device::open(&path, Access::Probe), Device::open(&path, Access::Clean)] {
             let error = opened.unwrap_err();
             let text = error.to_string();
             assert!(text.ends_with("is not a block device"), "{text}");

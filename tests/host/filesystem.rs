@@ -22,17 +22,11 @@ fn every_kind_of_mount_is_a_mount_point() {
         assert_eq!(root.mount().fs_type, fs_type);
         assert_eq!(root.mount().root, Path::new("/"));
         let total = root.size_and_read_only().unwrap().0;
-        assert!(
-            total > size / 2 && total <= size,
-            "{fs_type}: {total} of {size}"
-        );
+        assert!(total > size / 2 && total <= size, "{fs_type}: {total} of {size}");
         assert!(!root.size_and_read_only().unwrap().1);
     }
     let tmpfs = sandbox.tmpfs("tmpfs", "size=4m").unwrap();
-    assert_eq!(
-        open(&tmpfs).unwrap().size_and_read_only().unwrap().0,
-        4 << 20
-    );
+    assert_eq!(open(&tmpfs).unwrap().size_and_read_only().unwrap().0, 4 << 20);
     assert_eq!(open(&tmpfs).unwrap().mount().device.major, 0);
 }
 
@@ -59,21 +53,14 @@ fn a_path_that_is_no_mount_point_is_reported() {
     let fifo = sandbox.path().join("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert!(matches!(open(&fifo), Err(OpenError::Failed(_))));
-    assert!(matches!(
-        open(&sandbox.path().join("none")),
-        Err(OpenError::Failed(_))
-    ));
+    assert!(matches!(open(&sandbox.path().join("none")), Err(OpenError::Failed(_))));
 }
 
 #[test]
 fn a_link_on_the_way_is_followed() {
     let sandbox = sandbox!();
     sandbox.tmpfs("disks/a", "size=1m").unwrap();
-    symlink(
-        sandbox.path().join("disks"),
-        sandbox.path().join("elsewhere"),
-    )
-    .unwrap();
+    symlink(sandbox.path().join("disks"), sandbox.path().join("elsewhere")).unwrap();
     let root = open(&sandbox.path().join("elsewhere/a")).unwrap();
     assert_eq!(root.mount().point, sandbox.path().join("disks/a"));
 }
@@ -84,39 +71,23 @@ fn a_stale_table_vouches_for_nothing() {
     let path = sandbox.dir("disk").unwrap();
     let before = MountTable::read().unwrap();
     sandbox.tmpfs("disk", "size=1m").unwrap();
-    assert!(matches!(
-        FsRoot::open(&path, &before),
-        Err(OpenError::NotMounted(_))
-    ));
+    assert!(matches!(FsRoot::open(&path, &before), Err(OpenError::NotMounted(_))));
     let lower = MountTable::read().unwrap();
     let root = FsRoot::open(&path, &lower).unwrap();
     // Mounted over: the old table's mount is no longer what the path leads to.
     sandbox.tmpfs("disk", "size=2m").unwrap();
-    assert!(matches!(
-        FsRoot::open(&path, &lower),
-        Err(OpenError::NotMounted(_))
-    ));
+    assert!(matches!(FsRoot::open(&path, &lower), Err(OpenError::NotMounted(_))));
     let upper = MountTable::read().unwrap();
     assert_eq!(
         root.size_and_read_only().unwrap().0,
         1 << 20,
         "the descriptor still means the lower one"
     );
-    assert_eq!(
-        FsRoot::open(&path, &upper)
-            .unwrap()
-            .size_and_read_only()
-            .unwrap()
-            .0,
-        2 << 20
-    );
+    assert_eq!(FsRoot::open(&path, &upper).unwrap().size_and_read_only().unwrap().0, 2 << 20);
     umount(&sandbox, &path);
     drop(root);
     umount(&sandbox, &path);
-    assert!(matches!(
-        FsRoot::open(&path, &upper),
-        Err(OpenError::NotMounted(_))
-    ));
+    assert!(matches!(FsRoot::open(&path, &upper), Err(OpenError::NotMounted(_))));
 }
 
 /// Mount ids are given again. An old table may have the id of another filesystem at the same place.
@@ -128,14 +99,7 @@ fn a_reused_mount_id_vouches_for_nothing() {
     let overlay = sandbox.dir("overlay").unwrap();
     let options = format!("lowerdir={}:{}", upper.display(), lower.display());
     let flags = MsFlags::MS_RDONLY;
-    nix::mount::mount(
-        Some("overlay"),
-        &overlay,
-        Some("overlay"),
-        flags,
-        Some(&*options),
-    )
-    .unwrap();
+    nix::mount::mount(Some("overlay"), &overlay, Some("overlay"), flags, Some(&*options)).unwrap();
     let mut paths = vec![tmpfs, overlay];
     for fs_type in ["ext4", "btrfs"] {
         if let Some(device) = formatted(&sandbox, fs_type) {
@@ -146,19 +110,12 @@ fn a_reused_mount_id_vouches_for_nothing() {
         let mount = open(&path).unwrap().mount().clone();
         let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
         let line = |device: &str, fs_type: &str| {
-            let line = table
-                .lines()
-                .find(|line| line.starts_with(&format!("{} ", mount.id)));
-            let line = line
-                .unwrap()
-                .replace(&format!(" {} ", mount.device), device);
+            let line = table.lines().find(|line| line.starts_with(&format!("{} ", mount.id)));
+            let line = line.unwrap().replace(&format!(" {} ", mount.device), device);
             let line = line.replace(&format!(" - {} ", mount.fs_type), fs_type);
             FsRoot::open(&path, &MountTable::parse(line.as_bytes()))
         };
-        let (device, fs_type) = (
-            format!(" {} ", mount.device),
-            format!(" - {} ", mount.fs_type),
-        );
+        let (device, fs_type) = (format!(" {} ", mount.device), format!(" - {} ", mount.fs_type));
         line(&device, &fs_type).unwrap();
         let stale = line(" 8:77 ", " - ext4 ");
         assert!(matches!(stale, Err(OpenError::NotMounted(_))), "{mount:?}");
@@ -187,8 +144,5 @@ fn read_only_is_detected_whatever_its_cause() {
     let root = open(&path).unwrap();
     remount(&path, MsFlags::MS_RDONLY);
     assert_eq!(states(), [true, true]);
-    assert!(
-        root.size_and_read_only().unwrap().1,
-        "asked of the filesystem, not of the table"
-    );
+    assert!(root.size_and_read_only().unwrap().1, "asked of the filesystem, not of the table");
 }

@@ -15,12 +15,8 @@ use support::{LoopDevice, Sandbox, skip};
 use crate::volumes::{SIZES, clone_of, formatted, fs_footprint, fs_identity, remount, umount};
 
 fn device_identity(path: &Path) -> Identity {
-    identity::of_device(
-        &Device::open(path, Access::Probe).unwrap(),
-        path,
-        &Sysfs::default(),
-    )
-    .unwrap()
+    identity::of_device(&Device::open(path, Access::Probe).unwrap(), path, &Sysfs::default())
+        .unwrap()
 }
 
 fn field<'a>(identity: &'a Identity, key: &str) -> Option<&'a str> {
@@ -44,33 +40,20 @@ fn a_filesystem_keeps_its_identity_until_it_is_made_again() {
         assert!(!first.weak);
         assert_eq!(field(&first, "fs"), Some(fs_type));
         assert_eq!(field(&first, "root"), Some("/"));
-        assert!(
-            field(&first, "on").unwrap().starts_with("loop%3D"),
-            "{first}"
-        );
-        assert_eq!(
-            field(&first, "uuid").map(str::to_owned),
-            blkid(device.path()),
-            "{fs_type}"
-        );
+        assert!(field(&first, "on").unwrap().starts_with("loop%3D"), "{first}");
+        assert_eq!(field(&first, "uuid").map(str::to_owned), blkid(device.path()), "{fs_type}");
         // Neither use, nor a remount, nor another place makes a difference.
         fs::write(path.join("file"), "data").unwrap();
         remount(&path, MsFlags::MS_RDONLY);
         assert_eq!(fs_identity(&path), first);
         umount(&sandbox, &path);
-        let elsewhere = sandbox
-            .mount(device.path(), fs_type, &format!("{fs_type}-2"))
-            .unwrap();
+        let elsewhere = sandbox.mount(device.path(), fs_type, &format!("{fs_type}-2")).unwrap();
         assert_eq!(fs_identity(&elsewhere), first);
         umount(&sandbox, &elsewhere);
         device.format(fs_type).unwrap();
         sandbox.mount(device.path(), fs_type, fs_type).unwrap();
         let again = fs_identity(&path);
-        assert_eq!(
-            compare(&first.text, &again),
-            Match::Different,
-            "{first} {again}"
-        );
+        assert_eq!(compare(&first.text, &again), Match::Different, "{first} {again}");
         umount(&sandbox, &path);
     }
 }
@@ -99,9 +82,7 @@ fn cloned_disks_are_distinguished() {
         umount(&sandbox, &path);
         let copy = clone_of(&sandbox, &device);
         // Alone, and with the original mounted beside it: btrfs then makes up a UUID.
-        let at = sandbox
-            .mount(copy.path(), fs_type, &format!("{fs_type}-copy"))
-            .unwrap();
+        let at = sandbox.mount(copy.path(), fs_type, &format!("{fs_type}-copy")).unwrap();
         let alone = fs_identity(&at);
         umount(&sandbox, &at);
         let path = sandbox.mount(device.path(), fs_type, fs_type).unwrap();
@@ -110,9 +91,7 @@ fn cloned_disks_are_distinguished() {
             Ok(()) => {}
             // Btrfs before Linux 6.7 mounts no second clone.
             Err(error) => {
-                skip(&format!(
-                    "{fs_type} mounts no clone beside its original: {error}"
-                ));
+                skip(&format!("{fs_type} mounts no clone beside its original: {error}"));
                 continue;
             }
         }
@@ -148,15 +127,9 @@ fn subvolumes_and_directories_differ_by_their_root() {
     .unwrap();
     let dir = sandbox.bind(&top.join("dir"), "dir").unwrap();
     let identities = [&top, &sub, &dir].map(|path| fs_identity(path));
-    assert_eq!(
-        identities.each_ref().map(|it| field(it, "root").unwrap()),
-        ["/", "/sub", "/dir"]
-    );
+    assert_eq!(identities.each_ref().map(|it| field(it, "root").unwrap()), ["/", "/sub", "/dir"]);
     assert_eq!(field(&identities[0], "uuid"), field(&identities[1], "uuid"));
-    assert_eq!(
-        overlap(&fs_footprint(&top), &fs_footprint(&sub)),
-        Some(Overlap::Nested)
-    );
+    assert_eq!(overlap(&fs_footprint(&top), &fs_footprint(&sub)), Some(Overlap::Nested));
     assert_eq!(overlap(&fs_footprint(&dir), &fs_footprint(&sub)), None);
     let facts = Sysfs::default()
         .device(Device::open(device.path(), Access::Probe).unwrap().number())
@@ -180,11 +153,8 @@ fn a_filesystem_without_a_uuid_is_weak_and_equal_across_remounts() {
 /// An ext4 without a UUID stands for a kernel that does not report it.
 fn without_uuid(sandbox: &Sandbox) -> Option<LoopDevice> {
     let device = formatted(sandbox, "ext4")?;
-    let cleared = Command::new("tune2fs")
-        .args(["-f", "-U", "clear"])
-        .arg(device.path())
-        .output()
-        .unwrap();
+    let cleared =
+        Command::new("tune2fs").args(["-f", "-U", "clear"]).arg(device.path()).output().unwrap();
     assert!(cleared.status.success(), "{cleared:?}");
     Some(device)
 }
@@ -202,10 +172,7 @@ fn another_disk_is_noticed_though_its_filesystem_has_no_uuid() {
     };
     let first = mounted(&device);
     assert_eq!(field(&first, "path"), Some("/mnt/disk"));
-    assert!(
-        field(&first, "on").unwrap().starts_with("loop%3D"),
-        "{first}"
-    );
+    assert!(field(&first, "on").unwrap().starts_with("loop%3D"), "{first}");
     assert_eq!(compare(&first.text, &mounted(&device)), Match::Same);
     let other = without_uuid(&sandbox).unwrap();
     assert_eq!(compare(&first.text, &mounted(&other)), Match::Different);
@@ -234,11 +201,7 @@ fn a_filesystem_without_a_uuid_on_a_disk_without_a_name_is_known_until_the_next_
     let dir = dir_in_sys(&sandbox, number);
     let path = sandbox.mount(device.path(), "ext4", "disk").unwrap();
     let observed = |diskseq: &str| {
-        for (file, value) in [
-            ("dev", &*number.to_string()),
-            ("size", "8"),
-            ("diskseq", diskseq),
-        ] {
+        for (file, value) in [("dev", &*number.to_string()), ("size", "8"), ("diskseq", diskseq)] {
             fs::write(dir.join(file), value).unwrap();
         }
         let sysfs = Sysfs::new(sandbox.path().join("sys"), sandbox.path().join("udev"));
@@ -263,12 +226,7 @@ fn a_filesystem_without_a_uuid_on_a_disk_without_a_name_is_known_until_the_next_
 fn a_device_keeps_its_identity_whatever_is_put_on_it() {
     let sandbox = or_skip!(Sandbox::enter());
     let image = sandbox.path().join("disk image");
-    let backing = fs::File::options()
-        .create_new(true)
-        .read(true)
-        .write(true)
-        .open(&image)
-        .unwrap();
+    let backing = fs::File::options().create_new(true).read(true).write(true).open(&image).unwrap();
     backing.set_len(16 << 20).unwrap();
     let device = LoopDevice::over(&backing).unwrap();
     let first = device_identity(device.path());
@@ -279,26 +237,14 @@ fn a_device_keeps_its_identity_whatever_is_put_on_it() {
     assert_eq!(device_identity(device.path()), first);
     let link = sandbox.path().join("link");
     symlink(device.path(), &link).unwrap();
-    assert_eq!(
-        device_identity(&link),
-        first,
-        "a link's name is no part of it"
-    );
+    assert_eq!(device_identity(&link), first, "a link's name is no part of it");
     // Another file of the same name.
     drop((device, backing));
     fs::rename(&image, sandbox.path().join("old")).unwrap();
-    let backing = fs::File::options()
-        .create_new(true)
-        .read(true)
-        .write(true)
-        .open(&image)
-        .unwrap();
+    let backing = fs::File::options().create_new(true).read(true).write(true).open(&image).unwrap();
     backing.set_len(16 << 20).unwrap();
     let other = LoopDevice::over(&backing).unwrap();
-    assert_eq!(
-        compare(&first.text, &device_identity(other.path())),
-        Match::Different
-    );
+    assert_eq!(compare(&first.text, &device_identity(other.path())), Match::Different);
 }
 
 #[test]
@@ -309,19 +255,8 @@ fn a_loop_over_a_device_is_found_by_whatever_path_it_was_made() {
     let mapped = sandbox.path().join("pod-uid");
     fs::write(&mapped, "").unwrap();
     let flags = MsFlags::MS_BIND;
-    nix::mount::mount(
-        Some(lower.path()),
-        &mapped,
-        None::<&str>,
-        flags,
-        None::<&str>,
-    )
-    .unwrap();
-    let file = fs::File::options()
-        .read(true)
-        .write(true)
-        .open(&mapped)
-        .unwrap();
+    nix::mount::mount(Some(lower.path()), &mapped, None::<&str>, flags, None::<&str>).unwrap();
+    let file = fs::File::options().read(true).write(true).open(&mapped).unwrap();
     let upper = LoopDevice::over(&file).unwrap();
     drop(file);
     let facts = |device: &LoopDevice| {
@@ -357,17 +292,9 @@ fn a_device_without_a_name_is_known_until_the_next_boot() {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let (boot, target) = (boot.trim(), real.path().display());
     assert!(observed(&link).weak);
-    assert_eq!(
-        observed(&link).text,
-        format!("v1:boot={boot},link={target},size=1048576")
-    );
-    assert_eq!(
-        observed(real.path()).text,
-        format!("v1:boot={boot},size=1048576")
-    );
-    let before = observed(&link)
-        .text
-        .replace(boot, "00000000-0000-0000-0000-000000000000");
+    assert_eq!(observed(&link).text, format!("v1:boot={boot},link={target},size=1048576"));
+    assert_eq!(observed(real.path()).text, format!("v1:boot={boot},size=1048576"));
+    let before = observed(&link).text.replace(boot, "00000000-0000-0000-0000-000000000000");
     assert_eq!(compare(&before, &observed(&link)), Match::Unknown);
     assert!(identity::only_rebooted(&before, &observed(&link)));
     assert!(!identity::only_rebooted(&before, &observed(real.path())));

@@ -44,11 +44,7 @@ impl Node {
         }
         let links = sandbox.path().join("links");
         let dir = LinkDir::open(&links).unwrap();
-        Self {
-            host: Self::host(sandbox, Ok(dir)),
-            config: Arc::new(loaded.config),
-            links,
-        }
+        Self { host: Self::host(sandbox, Ok(dir)), config: Arc::new(loaded.config), links }
     }
 
     fn host(sandbox: &Sandbox, links: Result<LinkDir, String>) -> LocalHost {
@@ -82,11 +78,7 @@ impl Node {
             ..Mark::default()
         };
         let volume = Arc::clone(volume);
-        let write = MarkWrite {
-            volume,
-            mark,
-            resets_root: false,
-        };
+        let write = MarkWrite { volume, mark, resets_root: false };
         self.host.mark(&write, &self.facts()).await.unwrap();
     }
 
@@ -171,10 +163,7 @@ async fn link_is_not_made_to_a_volume_that_has_changed_since_the_scan() {
 
     umount(&sandbox, &path);
     let why = node.refusal(&order).await;
-    assert!(
-        why.contains("not a valid mount point"),
-        "not mounted: {why}"
-    );
+    assert!(why.contains("not a valid mount point"), "not mounted: {why}");
 }
 
 #[tokio::test]

@@ -1,9 +1,6 @@
 //! The host layer on real mounts, loop devices and processes.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 #[macro_use(or_skip)]
 extern crate support;

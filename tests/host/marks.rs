@@ -116,9 +116,7 @@ impl Volume {
         let entries = fs::read_dir(&self.state_path).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
         let marks = paths.filter(|it| it.extension().is_some());
-        marks
-            .map(|it| (it.clone(), fs::read(it).unwrap()))
-            .collect()
+        marks.map(|it| (it.clone(), fs::read(it).unwrap())).collect()
     }
 
     fn attribute(&self) -> Vec<u8> {

@@ -45,10 +45,7 @@ impl Recorder {
         let options = format!("fd={fd},rootmode=100600,user_id=0,group_id=0");
         let (fuse, options) = (Some("fuse"), Some(options.as_str()));
         mount(fuse, &recorded, fuse, MsFlags::empty(), options).unwrap();
-        let this = Self {
-            dir: dir.to_owned(),
-            log: Arc::default(),
-        };
+        let this = Self { dir: dir.to_owned(), log: Arc::default() };
         let log = Arc::clone(&this.log);
         std::thread::spawn(move || serve(&device, &content, &log));
         (this, LoopDevice::over(&open(&recorded)).unwrap())
@@ -78,15 +75,7 @@ impl Recorder {
     fn copy(&self, from: &str, to: &str) -> PathBuf {
         let [from, to] = [from, to].map(|name| self.dir.join(name));
         let files = [&from, &to].map(|it| it.to_str().unwrap());
-        run(
-            "cp",
-            &[
-                "--sparse=always",
-                "--remove-destination",
-                files[0],
-                files[1],
-            ],
-        );
+        run("cp", &["--sparse=always", "--remove-destination", files[0], files[1]]);
         to
     }
 }

@@ -50,14 +50,8 @@ pub fn clone_of(sandbox: &Sandbox, device: &LoopDevice) -> LoopDevice {
 }
 
 pub fn remount(path: &Path, flags: MsFlags) {
-    nix::mount::mount(
-        None::<&str>,
-        path,
-        None::<&str>,
-        MsFlags::MS_REMOUNT | flags,
-        None::<&str>,
-    )
-    .unwrap();
+    nix::mount::mount(None::<&str>, path, None::<&str>, MsFlags::MS_REMOUNT | flags, None::<&str>)
+        .unwrap();
 }
 
 /// Takes a mount off, as soon as nothing of it is open.

@@ -34,10 +34,7 @@ async fn expect(watch: &DirEvents, cause: impl FnOnce()) {
 }
 
 async fn expect_mount(mounts: &MountEvents, cause: impl FnOnce()) {
-    while tokio::time::timeout(SILENCE, mounts.changed())
-        .await
-        .is_ok()
-    {}
+    while tokio::time::timeout(SILENCE, mounts.changed()).await.is_ok() {}
     cause();
     let changed = tokio::time::timeout(TIMEOUT, mounts.changed()).await;
     changed.unwrap().unwrap();
@@ -128,10 +125,7 @@ async fn waiting_can_be_cancelled_and_an_idle_watch_costs_nothing() {
     let before = cpu_time();
     assert!(!has_changed(&watch, Duration::from_millis(500)).await);
     let used = cpu_time().saturating_sub(before);
-    assert!(
-        used < Duration::from_millis(20),
-        "{used:?} in half a second of silence"
-    );
+    assert!(used < Duration::from_millis(20), "{used:?} in half a second of silence");
     for name in ["a", "b", "c"] {
         fs::write(dir.join(name), "").unwrap();
         // Polled once and dropped.
@@ -146,7 +140,5 @@ async fn waiting_can_be_cancelled_and_an_idle_watch_costs_nothing() {
 }
 
 fn cpu_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .unwrap()
-        .into()
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }

@@ -38,10 +38,7 @@ fn offered_again(cluster: &Cluster, old: &Value) -> Value {
 fn labels_of_disks(cluster: &Cluster) -> Vec<String> {
     let node = cluster.get("node", NODE, None).unwrap();
     let labels = node["metadata"]["labels"].as_object().unwrap().keys();
-    labels
-        .filter(|it| it.starts_with("disk.local-volume-provisioner."))
-        .cloned()
-        .collect()
+    labels.filter(|it| it.starts_with("disk.local-volume-provisioner.")).cloned().collect()
 }
 
 /// A pod with `fsGroup` that mounts a subdirectory of its volume, and whose container restarts.
@@ -64,9 +61,7 @@ fn pod_with_group(cluster: &Cluster, claim: &str, script: &str) {
 
 fn restarts(cluster: &Cluster) -> u64 {
     let pod = cluster.get("pod", "grouped", Some(USERS)).unwrap();
-    pod["status"]["containerStatuses"][0]["restartCount"]
-        .as_u64()
-        .unwrap_or_default()
+    pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default()
 }
 
 #[test]
@@ -77,10 +72,7 @@ fn filesystem_is_mounted_by_its_link_and_recycled_without_it() {
     let _release = install(&cluster, &disks, "Filesystem");
     let free = cluster.available(CLASS, 1).remove(0);
     assert_eq!(path(&free).parent(), Some(Path::new(LINKS)));
-    assert!(
-        fs::symlink_metadata(path(&free)).is_err(),
-        "an Available PV has no link"
-    );
+    assert!(fs::symlink_metadata(path(&free)).is_err(), "an Available PV has no link");
 
     let pv = cluster.write("claim", CLASS);
     assert!(is_linked(&pv));
@@ -97,11 +89,7 @@ fn filesystem_is_mounted_by_its_link_and_recycled_without_it() {
     assert!(entries(&entry).is_empty(), "{:?}", entries(&entry));
     assert!(fs::symlink_metadata(path(&pv)).is_err(), "its link is gone");
     assert_ne!(path(&next), path(&pv));
-    assert_eq!(
-        labels_of_disks(&cluster),
-        labels,
-        "the label of a disk stays"
-    );
+    assert_eq!(labels_of_disks(&cluster), labels, "the label of a disk stays");
 }
 
 #[test]
@@ -132,23 +120,12 @@ fn nothing_is_mounted_while_another_disk_is_at_the_path() {
     cluster.available(CLASS, 1);
     let pv = cluster.write("claim", CLASS);
     // This one runs all the time.
-    pod_with_group(
-        &cluster,
-        "claim",
-        "while :; do date >/data/alive; sleep 1; done",
-    );
+    pod_with_group(&cluster, "claim", "while :; do date >/data/alive; sleep 1; done");
     cluster.eventually("it writes", || entry.join("below/alive").exists());
 
     let other = support::LoopDevice::formatted(disks.class("other").as_path(), 32 * MIB, "ext4");
     let other = other.unwrap();
-    mount(
-        Some(other.path()),
-        &entry,
-        Some("ext4"),
-        MsFlags::empty(),
-        None::<&str>,
-    )
-    .unwrap();
+    mount(Some(other.path()), &entry, Some("ext4"), MsFlags::empty(), None::<&str>).unwrap();
     let exchanged = Instant::now();
     let mounted = Mounted(entry.clone());
     cluster.eventually("the link is withdrawn", || !is_linked(&pv));
@@ -156,12 +133,7 @@ fn nothing_is_mounted_while_another_disk_is_at_the_path() {
     let claim = cluster.get("pvc", "claim", Some(USERS)).unwrap();
     cluster.event(&claim, "VolumeUnverified");
     cluster.event(&pv, "VolumeIdentityMismatch");
-    cluster.pod(
-        "second",
-        "claim",
-        "Filesystem",
-        "echo foreign >/data/foreign",
-    );
+    cluster.pod("second", "claim", "Filesystem", "echo foreign >/data/foreign");
     cluster.eventually("the kubelet does not find the path", || {
         let events = cluster.events("second");
         events.iter().any(|it| it["reason"] == "FailedMount")

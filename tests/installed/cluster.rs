@@ -104,14 +104,7 @@ impl Cluster {
     /// Reads an object.
     pub fn get(&self, kind: &str, name: &str, namespace: Option<&str>) -> Option<Value> {
         let namespace = format!("--namespace={}", namespace.unwrap_or_default());
-        let args = [
-            "get",
-            kind,
-            name,
-            &namespace,
-            "--ignore-not-found",
-            "-ojson",
-        ];
+        let args = ["get", kind, name, &namespace, "--ignore-not-found", "-ojson"];
         let text = self.kubectl(&args).unwrap();
         (!text.is_empty()).then(|| serde_json::from_str(&text).unwrap())
     }
@@ -204,11 +197,7 @@ impl Cluster {
         self.eventually(&format!("claim {claim} is bound"), || {
             let found = self.get("persistentvolumeclaim", claim, Some(USERS))?;
             (found["status"]["phase"] == "Bound").then_some(())?;
-            self.get(
-                "persistentvolume",
-                found["spec"]["volumeName"].as_str()?,
-                None,
-            )
+            self.get("persistentvolume", found["spec"]["volumeName"].as_str()?, None)
         })
     }
 
@@ -279,10 +268,7 @@ impl Cluster {
     pub fn pod_in_phase(&self, name: &str, phase: &str) {
         self.eventually(&format!("pod {name} {phase}"), || {
             let pod = self.get("pod", name, Some(USERS))?;
-            let found = pod["status"]["phase"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
+            let found = pod["status"]["phase"].as_str().unwrap_or_default().to_owned();
             assert!(
                 found != "Failed" || phase == "Failed",
                 "pod {name} failed: {}",
@@ -304,8 +290,7 @@ impl Cluster {
     /// What a pod of the users has printed.
     pub fn logs(&self, name: &str) -> String {
         let namespace = format!("--namespace={USERS}");
-        self.kubectl(&["logs", name, &namespace])
-            .unwrap_or_default()
+        self.kubectl(&["logs", name, &namespace]).unwrap_or_default()
     }
 
     /// Waits until something is so.

@@ -33,11 +33,7 @@ impl<'a> Project<'a> {
             .replace("DEVICE", device);
         let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests).unwrap();
         let mut sets = objects.into_iter().filter(|it| it["kind"] == "DaemonSet");
-        let installed = Self {
-            cluster,
-            manifests,
-            daemon_set: sets.next().unwrap(),
-        };
+        let installed = Self { cluster, manifests, daemon_set: sets.next().unwrap() };
         cluster.manifests("apply", &installed.manifests).unwrap();
         installed
     }
@@ -65,10 +61,7 @@ impl Drop for Project<'_> {
     fn drop(&mut self) {
         let namespace = format!("--namespace={}", self.namespace());
         let converted = "local-volume-provisioner-converted";
-        let (set, roles) = (
-            name(&self.daemon_set),
-            format!("{ROOT}/deploy/convert/rbac.yaml"),
-        );
+        let (set, roles) = (name(&self.daemon_set), format!("{ROOT}/deploy/convert/rbac.yaml"));
         // The DaemonSet first, so that its pods do not add the finalizer again.
         for what in [
             &["daemonset", set, &namespace, "--cascade=foreground"][..],
@@ -79,9 +72,7 @@ impl Drop for Project<'_> {
             let args = [&["delete", "--ignore-not-found"], what].concat();
             let _ = self.cluster.kubectl(&args);
         }
-        let _ = self
-            .cluster
-            .manifests("delete --ignore-not-found", &self.manifests);
+        let _ = self.cluster.manifests("delete --ignore-not-found", &self.manifests);
     }
 }
 

@@ -25,11 +25,7 @@ impl Disks {
     pub fn new(name: &str) -> Self {
         fs::create_dir_all(PLACE).unwrap();
         let dir = tempfile::Builder::new().prefix(name).tempdir_in(PLACE);
-        Self {
-            dir: dir.unwrap(),
-            mounts: Vec::new(),
-            devices: Vec::new(),
-        }
+        Self { dir: dir.unwrap(), mounts: Vec::new(), devices: Vec::new() }
     }
 
     /// The discovery directory of a class.
@@ -42,13 +38,7 @@ impl Disks {
     /// A filesystem on a loop device, mounted in a class's directory.
     pub fn filesystem(&mut self, class: &str, name: &str, fs_type: &str, size: u64) -> PathBuf {
         let device = LoopDevice::formatted(self.dir.path(), size, fs_type).unwrap();
-        let path = self.mounted(
-            class,
-            name,
-            Some(device.path()),
-            Some(fs_type),
-            MsFlags::empty(),
-        );
+        let path = self.mounted(class, name, Some(device.path()), Some(fs_type), MsFlags::empty());
         self.devices.push(device);
         path
     }
@@ -57,14 +47,7 @@ impl Disks {
     pub fn tmpfs(&mut self, class: &str, name: &str) -> PathBuf {
         let path = self.class(class).join(name);
         fs::create_dir_all(&path).unwrap();
-        mount(
-            Some("tmpfs"),
-            &path,
-            Some("tmpfs"),
-            MsFlags::empty(),
-            Some("size=64m"),
-        )
-        .unwrap();
+        mount(Some("tmpfs"), &path, Some("tmpfs"), MsFlags::empty(), Some("size=64m")).unwrap();
         self.mounts.push(path.clone());
         path
     }

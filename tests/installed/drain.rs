@@ -33,9 +33,7 @@ fn a_drained_node_keeps_its_volumes_data_for_the_pods_that_come_back() {
     assert!(gone, "the pod was evicted");
     assert_eq!(waiting["status"]["phase"], "Pending");
 
-    cluster.eventually("the pod is back with its data", || {
-        cluster.logs("app") == "found it\n"
-    });
+    cluster.eventually("the pod is back with its data", || cluster.logs("app") == "found it\n");
     let now = cluster.bound("claim");
     assert_eq!(now["metadata"]["uid"], bound["metadata"]["uid"]);
     assert!(path(&bound).join("kept").exists());

@@ -37,10 +37,7 @@ fn a_force_deleted_pods_volume_waits_until_the_kubelet_has_unmounted_it() {
             && pvs[0]["metadata"]["deletionTimestamp"].is_null()
             && path.join("alive").exists()
     });
-    assert!(
-        is_written(&path.join("alive")),
-        "the container lives on after its pod"
-    );
+    assert!(is_written(&path.join("alive")), "the container lives on after its pod");
 
     drop(kubelet);
     cluster.recycled(&first);

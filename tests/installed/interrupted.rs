@@ -77,13 +77,8 @@ fn a_provisioner_killed_in_the_middle_of_a_wipe_wipes_again_after_its_restart() 
     let process = Pid::from_raw(release.process().pid());
     kill(process, Signal::SIGKILL).unwrap();
 
-    let old = cluster
-        .get("persistentvolume", name(&wipe.pv), None)
-        .unwrap();
-    assert_eq!(
-        old["metadata"]["uid"], wipe.pv["metadata"]["uid"],
-        "not offered half wiped"
-    );
+    let old = cluster.get("persistentvolume", name(&wipe.pv), None).unwrap();
+    assert_eq!(old["metadata"]["uid"], wipe.pv["metadata"]["uid"], "not offered half wiped");
     cluster.recycled(&wipe.pv);
     assert!(!is_on_device(&wipe.device, SECRET.as_bytes()));
     let pod = release.pod();
@@ -103,8 +98,7 @@ fn a_pod_deleted_by_force_in_the_middle_of_a_wipe_leaves_it_to_its_successor() {
     let fresh = cluster.eventually("the device is offered again", || {
         most = most.max(writers(&wipe.device));
         let pvs = cluster.pvs_in("slow", "Available");
-        pvs.into_iter()
-            .find(|pv| pv["metadata"]["uid"] != wipe.pv["metadata"]["uid"])
+        pvs.into_iter().find(|pv| pv["metadata"]["uid"] != wipe.pv["metadata"]["uid"])
     });
     assert_eq!(most, 1, "wipes of one device at a time");
     assert!(!is_on_device(&wipe.device, SECRET.as_bytes()), "{fresh}");
@@ -127,18 +121,14 @@ fn a_rolling_upgrade_with_surge_never_gives_two_wipes_of_one_device() {
     } });
     let upgrade = format!("--patch={upgrade}");
     let in_namespace = format!("--namespace={SYSTEM}");
-    cluster
-        .kubectl(&["patch", "daemonset", NAME, &in_namespace, &upgrade])
-        .unwrap();
+    cluster.kubectl(&["patch", "daemonset", NAME, &in_namespace, &upgrade]).unwrap();
 
     let (mut most, mut pods) = (0, 0);
     cluster.eventually("the device is offered again", || {
         most = most.max(writers(&wipe.device));
         pods = pods.max(release.pods().len());
         let fresh = cluster.pvs_in("slow", "Available");
-        fresh
-            .iter()
-            .any(|pv| pv["metadata"]["uid"] != wipe.pv["metadata"]["uid"])
+        fresh.iter().any(|pv| pv["metadata"]["uid"] != wipe.pv["metadata"]["uid"])
     });
     assert_eq!(pods, 2, "there were two provisioners at a time");
     assert_eq!(most, 1, "wipes of one device at a time");

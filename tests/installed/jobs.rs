@@ -69,11 +69,7 @@ fn jobs_clean_devices_for_pods_and_for_the_kubelet_and_outlive_the_provisioner()
         json!({ "volumeMode": "Block", "blockCleanerCommand": ["/scripts/shred.sh", "20"] });
     let classes = json!([
         class("raw", &disks.class("raw"), shred),
-        class(
-            "formatted",
-            &disks.class("formatted"),
-            json!({ "fsType": "ext4" })
-        ),
+        class("formatted", &disks.class("formatted"), json!({ "fsType": "ext4" })),
         class("mounted", &disks.class("mounted"), json!({})),
     ]);
     let values = json!({ "useJobForCleaning": true, "nodeIsolation": { "enabled": true } });

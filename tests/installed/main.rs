@@ -6,10 +6,7 @@
 //! one after another, because a node has one provisioner.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot set up has failed")]
-#![allow(
-    clippy::unused_self,
-    reason = "only who has entered the cluster may ask it"
-)]
+#![allow(clippy::unused_self, reason = "only who has entered the cluster may ask it")]
 
 #[macro_use(or_skip)]
 extern crate support;

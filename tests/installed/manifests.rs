@@ -8,9 +8,7 @@ use crate::Cluster;
 fn the_api_server_takes_every_manifest_in_deploy() {
     let cluster = or_skip!(Cluster::enter());
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
-    let files = walkdir::WalkDir::new(deploy)
-        .into_iter()
-        .map(Result::unwrap);
+    let files = walkdir::WalkDir::new(deploy).into_iter().map(Result::unwrap);
     let files: Vec<_> = files
         .filter(|entry| entry.path().extension().is_some_and(|end| end == "yaml"))
         // A patch of a DaemonSet of another project.
@@ -19,13 +17,7 @@ fn the_api_server_takes_every_manifest_in_deploy() {
     assert!(files.len() > 3, "{files:?}");
     for file in files {
         let file = file.path().to_str().unwrap();
-        let args = [
-            "apply",
-            "--dry-run=server",
-            "--validate=strict",
-            "--filename",
-            file,
-        ];
+        let args = ["apply", "--dry-run=server", "--validate=strict", "--filename", file];
         cluster.kubectl(&args).unwrap();
     }
 }

@@ -215,11 +215,7 @@ fn disks_that_turn_up_without_their_pvs_are_decided() {
     let release = Release::install(&cluster, classes, json!({}));
     let claims = [("a", "files"), ("b", "files"), ("c", "raw"), ("d", "raw")];
     for (claim, class) in claims {
-        let mode = if class == "raw" {
-            "Block"
-        } else {
-            "Filesystem"
-        };
+        let mode = if class == "raw" { "Block" } else { "Filesystem" };
         write(&cluster, claim, class, mode);
     }
     for (claim, class) in claims {

@@ -54,9 +54,7 @@ fn volumes_of_the_go_provisioner_are_taken_over_in_every_phase() {
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "migrated" },
         "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
     }));
-    let pvs = volumes
-        .each_ref()
-        .map(|path| made_by_go(&cluster, "migrated", path));
+    let pvs = volumes.each_ref().map(|path| made_by_go(&cluster, "migrated", path));
     // The Go provisioner is gone; its volumes are in use, or were.
     for (pv, claim) in [(&pvs[1], "bound"), (&pvs[2], "released")] {
         cluster.apply(pv);
@@ -66,13 +64,9 @@ fn volumes_of_the_go_provisioner_are_taken_over_in_every_phase() {
     cluster.apply(&pvs[0]);
     cluster.eventually("the three phases", || {
         let phases = ["Available", "Bound", "Released"];
-        phases
-            .iter()
-            .all(|phase| cluster.pvs_in("migrated", phase).len() == 1)
+        phases.iter().all(|phase| cluster.pvs_in("migrated", phase).len() == 1)
     });
-    let before = pvs
-        .each_ref()
-        .map(|pv| cluster.get("pv", name(pv), None).unwrap());
+    let before = pvs.each_ref().map(|pv| cluster.get("pv", name(pv), None).unwrap());
     assert_eq!(entries(released), ["file"]);
 
     let settings = json!({ "storageClass": false });
@@ -93,10 +87,7 @@ fn volumes_of_the_go_provisioner_are_taken_over_in_every_phase() {
             (known && meta["labels"][LABEL_HOSTNAME] == NODE).then_some(())
         });
     }
-    assert_eq!(
-        fs::read_to_string(bound.join("file")).unwrap(),
-        "data of bound\n"
-    );
+    assert_eq!(fs::read_to_string(bound.join("file")).unwrap(), "data of bound\n");
     assert!(entries(available).is_empty());
 
     cluster.delete_claim("bound");

@@ -32,10 +32,7 @@ fn without_privileges_filesystems_are_wiped_however_hostile_and_devices_refused(
         .find(|volume| volume["entry"] == "disk")
         .unwrap();
     assert_eq!(refused["reason"], "Unreadable", "{refused}");
-    assert!(
-        refused.to_string().contains("privileged"),
-        "it names the remedy: {refused}"
-    );
+    assert!(refused.to_string().contains("privileged"), "it names the remedy: {refused}");
 
     for claim in ["one", "two"] {
         cluster.claim(claim, "files", "Filesystem");
@@ -50,11 +47,7 @@ fn without_privileges_filesystems_are_wiped_however_hostile_and_devices_refused(
     fs::write(&file, "stays?").unwrap();
     chown(&file, Some(4711), Some(4711)).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o000)).unwrap();
-    let set = Command::new("chattr")
-        .arg("+i")
-        .arg(&file)
-        .status()
-        .unwrap();
+    let set = Command::new("chattr").arg("+i").arg(&file).status().unwrap();
     assert!(set.success());
 
     for claim in ["one", "two"] {

@@ -20,11 +20,7 @@ impl<'a> Fake<'a> {
         cluster.apply(&json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels },
         }));
-        let mut fake = Self {
-            cluster,
-            name,
-            claim: Value::Null,
-        };
+        let mut fake = Self { cluster, name, claim: Value::Null };
         cluster.apply(&json!({
             "apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {
@@ -81,9 +77,7 @@ impl Drop for Fake<'_> {
 /// The only pod of the controller.
 fn controller(cluster: &Cluster) -> Option<String> {
     let pods = cluster.list("pods", Some(SYSTEM));
-    let names = pods
-        .iter()
-        .filter_map(|pod| pod["metadata"]["name"].as_str());
+    let names = pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
     let mut ours = names.filter(|name| name.contains("node-cleanup"));
     let only = ours.next()?.to_owned();
     ours.next().is_none().then_some(only)

@@ -15,9 +15,5 @@ fn a_volume_mounted_after_the_pod_started_is_offered_at_once() {
     let path = disks.filesystem("later", "disk", "ext4", 32 * MIB);
     let pv = cluster.available("later", 1).remove(0);
     assert_eq!(pv["spec"]["local"]["path"], json!(path));
-    assert_eq!(
-        release.pod()["metadata"]["uid"],
-        pod["metadata"]["uid"],
-        "the same pod"
-    );
+    assert_eq!(release.pod()["metadata"]["uid"], pod["metadata"]["uid"], "the same pod");
 }

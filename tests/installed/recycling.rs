@@ -86,11 +86,7 @@ fn a_stateful_set_after_another_finds_clean_filesystems() {
         cluster.recycled(pv);
     }
     for volume in &volumes {
-        assert!(
-            entries(volume).is_empty(),
-            "{volume:?}: {:?}",
-            entries(volume)
-        );
+        assert!(entries(volume).is_empty(), "{volume:?}: {:?}", entries(volume));
     }
 
     let found = use_volumes(&cluster, "second", "shared", volumes.len());

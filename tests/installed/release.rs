@@ -42,16 +42,7 @@ impl<'a> Release<'a> {
     /// Installs it with another name.
     pub fn named(name: &'static str, cluster: &'a Cluster, classes: Value, values: Value) -> Self {
         // A crashed test's.
-        let _ = helm(
-            &[
-                "uninstall",
-                name,
-                "--no-hooks",
-                "--wait",
-                "--ignore-not-found",
-            ],
-            "",
-        );
+        let _ = helm(&["uninstall", name, "--no-hooks", "--wait", "--ignore-not-found"], "");
         let _ = fs::remove_file(TERMINATION_LOG);
         assert!(!Path::new(TERMINATION_LOG).exists());
         let pods = cluster.list("pods", Some(SYSTEM));
@@ -60,10 +51,7 @@ impl<'a> Release<'a> {
             name,
             values: all_values(name, classes, values),
             installed: now(),
-            former_pods: pods
-                .iter()
-                .map(|pod| crate::cluster::name(pod).to_owned())
-                .collect(),
+            former_pods: pods.iter().map(|pod| crate::cluster::name(pod).to_owned()).collect(),
             may_be_forbidden: false,
             gone: false,
         };
@@ -95,20 +83,11 @@ impl<'a> Release<'a> {
     }
 
     fn deploy(&self) -> Result<String> {
-        let args = [
-            "upgrade",
-            "--install",
-            self.name,
-            CHART,
-            "--values=-",
-            "--wait",
-            "--timeout=2m",
-        ];
+        let args =
+            ["upgrade", "--install", self.name, CHART, "--values=-", "--wait", "--timeout=2m"];
         let deployed = helm(&args, &self.values.to_string());
         if deployed.is_err() {
-            let pods = self
-                .cluster
-                .kubectl(&["describe", "pods", "--namespace", SYSTEM]);
+            let pods = self.cluster.kubectl(&["describe", "pods", "--namespace", SYSTEM]);
             eprintln!("{}", pods.unwrap_or_default());
             eprintln!("{}", self.logs());
         }
@@ -144,16 +123,12 @@ impl<'a> Release<'a> {
             return Vec::new();
         };
         let log = fs::read_to_string(log).unwrap();
-        let lines = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let account = format!("system:serviceaccount:{SYSTEM}:{}", self.name);
         lines
             .filter(|line| {
                 let user = line["user"]["username"].as_str().unwrap_or_default();
-                let at = line["requestReceivedTimestamp"]
-                    .as_str()
-                    .unwrap_or_default();
+                let at = line["requestReceivedTimestamp"].as_str().unwrap_or_default();
                 user.starts_with(&account)
                     && at >= self.installed.as_str()
                     && line["responseStatus"]["code"] == 403
@@ -207,8 +182,7 @@ impl<'a> Release<'a> {
     /// A page of the provisioner's HTTP server.
     pub fn http(&self, path: &str) -> String {
         let answer = || self.http_of(&self.pod(), path).ok();
-        self.cluster
-            .eventually(&format!("an answer to {path}"), answer)
+        self.cluster.eventually(&format!("an answer to {path}"), answer)
     }
 
     fn http_of(&self, pod: &Value, path: &str) -> Result<String> {
@@ -251,18 +225,13 @@ impl<'a> Release<'a> {
     pub fn process(&self) -> procfs::process::Process {
         let uid = self.pod()["metadata"]["uid"].as_str().unwrap().to_owned();
         eventually("the provisioner's process", || {
-            procfs::process::all_processes()
-                .ok()?
-                .flatten()
-                .find(|process| {
-                    let is_ours = process.cmdline().is_ok_and(|words| {
-                        words
-                            .first()
-                            .is_some_and(|word| word == "/local-volume-provisioner")
-                    });
-                    let groups = process.cgroups().map(|groups| groups.0).unwrap_or_default();
-                    is_ours && groups.iter().any(|group| group.pathname.contains(&uid))
-                })
+            procfs::process::all_processes().ok()?.flatten().find(|process| {
+                let is_ours = process.cmdline().is_ok_and(|words| {
+                    words.first().is_some_and(|word| word == "/local-volume-provisioner")
+                });
+                let groups = process.cgroups().map(|groups| groups.0).unwrap_or_default();
+                is_ours && groups.iter().any(|group| group.pathname.contains(&uid))
+            })
         })
     }
 }
@@ -271,31 +240,17 @@ impl Drop for Release<'_> {
     fn drop(&mut self) {
         if !std::thread::panicking() && !self.may_be_forbidden {
             let forbidden = self.forbidden();
-            assert!(
-                forbidden.is_empty(),
-                "the chart's role lacks: {forbidden:?}"
-            );
+            assert!(forbidden.is_empty(), "the chart's role lacks: {forbidden:?}");
         }
         if self.gone {
             return;
         }
         if std::thread::panicking() {
             eprintln!("=== what the provisioner logged\n{}", self.logs());
-            let pvs = self
-                .cluster
-                .kubectl(&["get", "pv,pvc,pods", "-A", "-owide"]);
+            let pvs = self.cluster.kubectl(&["get", "pv,pvc,pods", "-A", "-owide"]);
             eprintln!("=== what is there\n{}", pvs.unwrap_or_default());
         }
-        let _ = helm(
-            &[
-                "uninstall",
-                self.name,
-                "--no-hooks",
-                "--wait",
-                "--timeout=1m",
-            ],
-            "",
-        );
+        let _ = helm(&["uninstall", self.name, "--no-hooks", "--wait", "--timeout=1m"], "");
     }
 }
 
@@ -329,12 +284,7 @@ pub fn class(name: &str, dir: &Path, more: Value) -> Value {
 
 /// Runs Helm in the provisioner's namespace.
 pub fn helm(args: &[&str], input: &str) -> Result<String> {
-    run(
-        Command::new("helm")
-            .args(args)
-            .args(["--namespace", SYSTEM]),
-        input,
-    )
+    run(Command::new("helm").args(args).args(["--namespace", SYSTEM]), input)
 }
 
 /// Lays values over others, as Helm does.

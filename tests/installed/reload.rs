@@ -22,14 +22,7 @@ fn edit(cluster: &Cluster, edit: impl FnOnce(&str) -> String) -> String {
 fn touch(cluster: &Cluster, pod: &Value, turn: &str) {
     let touched = format!("touched={turn}");
     let namespace = format!("--namespace={SYSTEM}");
-    let annotate = [
-        "annotate",
-        "pod",
-        name(pod),
-        &namespace,
-        "--overwrite",
-        &touched,
-    ];
+    let annotate = ["annotate", "pod", name(pod), &namespace, "--overwrite", &touched];
     cluster.kubectl(&annotate).unwrap();
 }
 
@@ -68,9 +61,8 @@ fn an_edited_config_map_is_in_force_without_a_restart_and_a_broken_one_is_not() 
 
     let good = edit(&cluster, |classes| classes.replace("first:", "first: ["));
     touch(&cluster, &pod, "twice");
-    let event = cluster.eventually("an event on the pod", || {
-        events(&cluster, &pod, "ConfigReloadFailed").pop()
-    });
+    let event = cluster
+        .eventually("an event on the pod", || events(&cluster, &pod, "ConfigReloadFailed").pop());
     assert!(event.contains("storageClassMap"), "{event}");
     disks.tmpfs("disks", "b-2");
     cluster.available("second", 2);
@@ -80,9 +72,8 @@ fn an_edited_config_map_is_in_force_without_a_restart_and_a_broken_one_is_not() 
 
     edit(&cluster, |_| good);
     touch(&cluster, &pod, "thrice");
-    cluster.eventually("an event that all is well", || {
-        events(&cluster, &pod, "ConfigReloaded").pop()
-    });
+    cluster
+        .eventually("an event that all is well", || events(&cluster, &pod, "ConfigReloaded").pop());
     assert!(release.http("/metrics").contains(&format!("{reloads} 1")));
 
     let now = release.pod();

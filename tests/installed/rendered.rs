@@ -62,9 +62,7 @@ fn daemon_set(cluster: &Cluster) -> Option<(Value, bool)> {
     let status = &set["status"];
     let is_ready = status["numberReady"] == 1 && status["desiredNumberScheduled"] == 1;
     let metadata = &set["metadata"];
-    metadata["deletionTimestamp"]
-        .is_null()
-        .then(|| (metadata["uid"].clone(), is_ready))
+    metadata["deletionTimestamp"].is_null().then(|| (metadata["uid"].clone(), is_ready))
 }
 
 fn ready(cluster: &Cluster) -> Value {
@@ -88,15 +86,10 @@ fn rendered_and_applied_chart_keeps_its_daemon_set_and_finalizers() {
         class("kept", &disks.class("kept"), retain),
     ]);
     let render = |args: &[&str]| render(classes.clone(), json!({}), args);
-    let all = Applied {
-        cluster: &cluster,
-        manifests: render(&[]),
-    };
+    let all = Applied { cluster: &cluster, manifests: render(&[]) };
     let hook = render(&["--show-only=templates/uninstall.yaml"]);
 
-    cluster
-        .manifests("apply", &render(&["--no-hooks"]))
-        .unwrap();
+    cluster.manifests("apply", &render(&["--no-hooks"])).unwrap();
     cluster.available("rendered", 3);
     cluster.available("kept", 1);
     cluster.write("bound", "rendered");
@@ -134,9 +127,5 @@ fn rendered_and_applied_chart_keeps_its_daemon_set_and_finalizers() {
     ended(&cluster);
     ready(&cluster);
     assert_eq!(kept(&cluster), before);
-    assert!(
-        cluster
-            .get("persistentvolumeclaim", "bound", Some(USERS))
-            .is_some()
-    );
+    assert!(cluster.get("persistentvolumeclaim", "bound", Some(USERS)).is_some());
 }

@@ -73,10 +73,7 @@ fn under_the_go_charts_role_it_provisions_and_cleans_once_it_may() {
         let logs = release.logs();
         (logs.contains("patch") && logs.contains("persistentvolumes")).then_some(logs)
     });
-    assert!(
-        said.contains("deploy/") || said.contains("docs/"),
-        "and where to get it: {said}"
-    );
+    assert!(said.contains("deploy/") || said.contains("docs/"), "and where to get it: {said}");
     let status = release.http("/status");
     assert!(status.contains("patch"), "{status}");
     let metrics = release.http("/metrics");
@@ -91,9 +88,6 @@ fn under_the_go_charts_role_it_provisions_and_cleans_once_it_may() {
     cluster.recycled(&bound);
     assert!(entries(used).is_empty());
     let now = release.pod();
-    assert_eq!(
-        now["metadata"]["uid"], started["metadata"]["uid"],
-        "no restart was needed"
-    );
+    assert_eq!(now["metadata"]["uid"], started["metadata"]["uid"], "no restart was needed");
     assert_eq!(now["status"]["containerStatuses"][0]["restartCount"], 0);
 }

@@ -42,12 +42,8 @@ fn kubeconfig(cluster: &Cluster, rules: &Value) -> Value {
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": PERSON },
         "subjects": [{ "kind": "ServiceAccount", "name": PERSON, "namespace": SYSTEM }],
     }));
-    let token = cluster
-        .kubectl(&["create", "token", PERSON, "--namespace", SYSTEM])
-        .unwrap();
-    let view = cluster
-        .kubectl(&["config", "view", "--raw", "--minify", "--output=json"])
-        .unwrap();
+    let token = cluster.kubectl(&["create", "token", PERSON, "--namespace", SYSTEM]).unwrap();
+    let view = cluster.kubectl(&["config", "view", "--raw", "--minify", "--output=json"]).unwrap();
     let mut config: Value = serde_json::from_str(&view).unwrap();
     config["users"][0]["user"] = json!({ "token": token.trim() });
     config

@@ -20,10 +20,7 @@ fn uninstalling_leaves_nothing_stuck_and_no_data_to_the_next_tenant() {
     assert!(cluster.get("daemonset", NAME, Some(SYSTEM)).is_none());
     for pv in cluster.pvs() {
         let finalizers = pv["metadata"]["finalizers"].to_string();
-        assert!(
-            !finalizers.contains("local-volume-provisioner"),
-            "{finalizers}"
-        );
+        assert!(!finalizers.contains("local-volume-provisioner"), "{finalizers}");
     }
     // The hook's pod is deleted with its Job, without waiting for it.
     cluster.eventually("nothing of it is left", || {
@@ -67,10 +64,7 @@ fn two_releases_on_one_node_leave_each_others_volumes_alone() {
     installed.uninstall().unwrap();
     let installation = "local-volume-provisioner/installation";
     let annotations = |pv: &Value| cluster.get("pv", name(pv), None).unwrap()["metadata"].take();
-    assert_eq!(
-        annotations(&theirs)["annotations"][installation],
-        json!(null)
-    );
+    assert_eq!(annotations(&theirs)["annotations"][installation], json!(null));
     let expected = format!("{SYSTEM}/{NAME}");
     for pv in cluster.pvs() {
         if pv["spec"]["storageClassName"] == "ours" {

@@ -45,9 +45,7 @@ fn bare_volume() -> Option<(Stage, PathBuf)> {
 fn wipes(provisioner: &Program, path: &Path) -> usize {
     let path = format!("path={}}}: ", path.display());
     let log = provisioner.log();
-    let wipes = log
-        .lines()
-        .filter(|line| line.contains("cleaning the volume"));
+    let wipes = log.lines().filter(|line| line.contains("cleaning the volume"));
     wipes
         // The last field of the span.
         .filter(|line| line.contains(&path))
@@ -56,9 +54,7 @@ fn wipes(provisioner: &Program, path: &Path) -> usize {
 
 fn entries(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 type Trouble = (&'static str, fn(FaultBuilder) -> Fault);

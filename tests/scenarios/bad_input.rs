@@ -21,10 +21,7 @@ fn fails_to_start(
     change: impl FnOnce(&mut Command) -> &mut Command,
 ) -> (i32, String) {
     let mut command = stage.command();
-    command
-        .arg("--config")
-        .arg(stage.config_dir())
-        .arg("--listen-address=127.0.0.1:0");
+    command.arg("--config").arg(stage.config_dir()).arg("--listen-address=127.0.0.1:0");
     change(&mut command);
     let log = stage.sandbox.path().join("failed.log");
     let mut program = support::Program::start(command, log).unwrap();
@@ -61,9 +58,7 @@ fn usage_and_configuration_errors_end_the_program_with_2_and_one_error() {
             &["nameless", "kubernetes.io/hostname"],
         ),
         (
-            fails_to_start(&stage, |command| {
-                command.args(["--config", "/nowhere/config"])
-            }),
+            fails_to_start(&stage, |command| command.args(["--config", "/nowhere/config"])),
             &["/nowhere/config", "No such file"],
         ),
         (
@@ -71,23 +66,14 @@ fn usage_and_configuration_errors_end_the_program_with_2_and_one_error() {
             &["--discovery-period", "0s"],
         ),
         (
-            fails_to_start(&stage, |command| {
-                command.env("KUBECONFIG", "/nowhere/kubeconfig")
-            }),
+            fails_to_start(&stage, |command| command.env("KUBECONFIG", "/nowhere/kubeconfig")),
             &["/nowhere/kubeconfig", "KUBECONFIG"],
         ),
         (
-            with_config(
-                &stage,
-                "storageClassMap",
-                "fast:\n  hostDir: /a\n  mountDir: [\n",
-            ),
+            with_config(&stage, "storageClassMap", "fast:\n  hostDir: /a\n  mountDir: [\n"),
             &["storageClassMap", "line 3"],
         ),
-        (
-            with_config(&stage, "useAlphaAPI", "true"),
-            &["useAlphaAPI", "alpha"],
-        ),
+        (with_config(&stage, "useAlphaAPI", "true"), &["useAlphaAPI", "alpha"]),
         (
             fails_to_start(&stage, |command| command.args(["--listen-address", &busy])),
             &[&busy, "--listen-address"],
@@ -95,17 +81,11 @@ fn usage_and_configuration_errors_end_the_program_with_2_and_one_error() {
     ];
     for ((code, log), words) in failures {
         assert_eq!(code, 2, "{log}");
-        let errors: Vec<_> = log
-            .lines()
-            .filter(|line| line.to_lowercase().starts_with("error"))
-            .collect();
+        let errors: Vec<_> =
+            log.lines().filter(|line| line.to_lowercase().starts_with("error")).collect();
         assert_eq!(errors.len(), 1, "one error: {log}");
         for word in words {
-            assert!(
-                errors[0].contains(word),
-                "{word:?} is not in {:?}",
-                errors[0]
-            );
+            assert!(errors[0].contains(word), "{word:?} is not in {:?}", errors[0]);
         }
         assert!(!log.contains("panicked"), "{log}");
     }
@@ -113,12 +93,8 @@ fn usage_and_configuration_errors_end_the_program_with_2_and_one_error() {
 
 fn check_config(stage: &Stage) -> (i32, String) {
     let mut command = stage.command();
-    let Output { status, stdout, .. } = command
-        .arg("check-config")
-        .arg("--config")
-        .arg(stage.config_dir())
-        .output()
-        .unwrap();
+    let Output { status, stdout, .. } =
+        command.arg("check-config").arg("--config").arg(stage.config_dir()).output().unwrap();
     (status.code().unwrap(), String::from_utf8(stdout).unwrap())
 }
 
@@ -139,14 +115,8 @@ fn a_faulty_class_is_disabled_with_its_fault_named_and_the_others_run() {
     let (_, status) = provisioner.http_get("/status").unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let classes = status["classes"].as_array().unwrap();
-    let class = classes
-        .iter()
-        .find(|class| class["name"] == stage.named("bad"))
-        .unwrap();
-    assert_eq!(
-        (&class["ready"], &status["ready"]),
-        (&json!(false), &json!(false))
-    );
+    let class = classes.iter().find(|class| class["name"] == stage.named("bad")).unwrap();
+    assert_eq!((&class["ready"], &status["ready"]), (&json!(false), &json!(false)));
     let (code, checked) = check_config(&stage);
     assert_eq!(code, 1);
     for value in ["volumeMode", "Blok", "write Filesystem or Block"] {
@@ -156,10 +126,7 @@ fn a_faulty_class_is_disabled_with_its_fault_named_and_the_others_run() {
             ("/status", &class["faults"].to_string()),
             ("check-config", &checked),
         ] {
-            assert!(
-                text.contains(value),
-                "{place} does not name {value}: {text}"
-            );
+            assert!(text.contains(value), "{place} does not name {value}: {text}");
         }
     }
     assert!(stage.pvs_at(&bad).is_empty());
@@ -187,10 +154,7 @@ fn an_api_server_that_is_down_at_the_start_is_waited_for() {
     });
     assert_eq!(provisioner.http_get("/healthz").unwrap().0, 503);
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 503);
-    assert_eq!(
-        metric(&mut provisioner, "config_last_reload_successful"),
-        Some(1)
-    );
+    assert_eq!(metric(&mut provisioner, "config_last_reload_successful"), Some(1));
     assert!(provisioner.log().contains("trying again"));
     down.clear();
     stage.available(&volume, None);

@@ -18,21 +18,14 @@ fn a_raw_device_is_reset_and_offered_again() {
     let device = volume.device();
     device.format("ext4").unwrap();
     scribble(device.path());
-    device
-        .format("xfs")
-        .or_else(|_| device.format("ext4"))
-        .unwrap();
+    device.format("xfs").or_else(|_| device.format("ext4")).unwrap();
     assert!(!wipefs(device.path()).is_empty());
 
     volume.release();
     // A loop device can drop its contents.
     let fresh = volume.is_cleaned();
     assert_eq!(name(&fresh), name(&volume.pv));
-    assert_eq!(
-        identity(&fresh),
-        identity(&volume.pv),
-        "what was on the device does not count"
-    );
+    assert_eq!(identity(&fresh), identity(&volume.pv), "what was on the device does not count");
     assert_eq!(wipefs(volume.device().path()), "");
     let path = volume.path.to_str().unwrap();
     volume.stage.event("VolumeDelete", path);
@@ -98,10 +91,7 @@ fn a_device_that_the_kubelet_formats_is_cleaned_once_it_is_unmounted() {
     stage.still(&mut provisioner, "what is mounted is not touched", || {
         has_secret(&mounted) && is_untouched(&stage, &bound, "Released")
     });
-    assert!(
-        stage.events("VolumeInUse").is_empty(),
-        "a short wait is not reported"
-    );
+    assert!(stage.events("VolumeInUse").is_empty(), "a short wait is not reported");
     assert_eq!(metric(&mut provisioner, "cleanup_waiting"), Some(1));
 
     stage.sandbox.umount(&mounted).unwrap();
@@ -128,10 +118,7 @@ fn a_device_that_a_process_has_claimed_waits_without_a_slot() {
     busy.waits();
     busy.stage.delete_claim("idle");
     offered_again(&busy.stage, &idle_path, &idle_pv);
-    assert!(
-        secrets_on(idle.path()).is_empty(),
-        "one waiting volume does not hold up another"
-    );
+    assert!(secrets_on(idle.path()).is_empty(), "one waiting volume does not hold up another");
     assert!(is_as_scribbled(busy.device().path()));
     assert!(!is_terminating(&busy.stage.pv(&name(&busy.pv)).unwrap()));
     drop(user);

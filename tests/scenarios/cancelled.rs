@@ -48,9 +48,7 @@ fn is_cancelled(volume: &mut Occupied, because: &str) {
     scribble(volume.device().path());
     let spots = secrets_on(volume.device().path());
     let device = volume.device().path().to_owned();
-    stage.still(&mut volume.provisioner, "nothing is wiped", || {
-        secrets_on(&device) == spots
-    });
+    stage.still(&mut volume.provisioner, "nothing is wiped", || secrets_on(&device) == spots);
     assert_eq!(stage.events("CleaningCancelled").len(), 1);
     assert_eq!(stage.events("VolumeFailedDelete"), [""; 0]);
     let failed = "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}";
@@ -108,9 +106,7 @@ fn paused_wipe_goes_on_from_where_it_was() {
     let before = wiped(&mut volume);
     let provisioner = &mut volume.provisioner;
     let passed = || true;
-    volume
-        .stage
-        .still_cleaning(provisioner, "two passes", passed);
+    volume.stage.still_cleaning(provisioner, "two passes", passed);
     let paused_at = wiped(&mut volume);
     assert!(paused_at <= before + CHUNKS, "{before} to {paused_at}");
     volume.annotate(PAUSED, Value::Null);

@@ -44,9 +44,8 @@ fn remount(volume: &Path, options: &str) {
 fn passes(stage: &Stage, provisioner: &mut Program, more: u64) {
     let count = "loop_duration_seconds_count";
     let before = metric(provisioner, count).unwrap();
-    stage.eventually("more passes", || {
-        (metric(provisioner, count)? >= before + more).then_some(())
-    });
+    stage
+        .eventually("more passes", || (metric(provisioner, count)? >= before + more).then_some(()));
 }
 
 #[test]
@@ -54,12 +53,7 @@ fn capacity_of_an_unused_pv_follows_a_device_that_is_resized() {
     let stage = or_skip!(often());
     let dir = raw_class(&stage, &json!({}));
     let file = stage.sandbox.path().join("image");
-    let backing = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&file)
-        .unwrap();
+    let backing = File::options().read(true).write(true).create_new(true).open(&file).unwrap();
     backing.set_len(32 * MIB).unwrap();
     let device = LoopDevice::over(&backing).unwrap();
     let path = link(&device, &dir, "disk");

@@ -39,18 +39,10 @@ fn kinds(stage: &Stage) -> Vec<Kind> {
     let raw = |class, below, cleaner: Value| {
         let mut settings = cleaner;
         settings["volumeMode"] = json!("Block");
-        Kind {
-            class,
-            settings,
-            below,
-        }
+        Kind { class, settings, below }
     };
     vec![
-        Kind {
-            class: "contents",
-            settings: json!({}),
-            below: Below::Nothing,
-        },
+        Kind { class: "contents", settings: json!({}), below: Below::Nothing },
         Kind {
             class: "reformat",
             settings: json!({
@@ -67,11 +59,7 @@ fn kinds(stage: &Stage) -> Vec<Kind> {
             json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1"] }),
         ),
         raw("discard", Below::Tmpfs, json!({ "cleanMethod": "discard" })),
-        raw(
-            "command",
-            Below::Ramfs,
-            json!({ "blockCleanerCommand": ["/bin/sh", cleaner(stage)] }),
-        ),
+        raw("command", Below::Ramfs, json!({ "blockCleanerCommand": ["/bin/sh", cleaner(stage)] })),
     ]
 }
 
@@ -146,9 +134,7 @@ fn cleaners_of(device: &Path) -> Vec<String> {
     let is_one = |process: &Path| {
         // Without an environment it is dead.
         let environment = fs::read(process.join("environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == wanted.as_bytes())
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes

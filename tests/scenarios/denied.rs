@@ -36,9 +36,7 @@ fn without(resource: &str, verbs: &[Verb]) -> Option<(Stage, Program)> {
 
 /// Waits until the permission is reported as missing.
 fn misses(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
-    stage.within(READ, "the permission is missing", || {
-        is_missing(provisioner, verb, resource)
-    });
+    stage.within(READ, "the permission is missing", || is_missing(provisioner, verb, resource));
 }
 
 fn is_missing(provisioner: &mut Program, verb: &str, resource: &str) -> bool {
@@ -99,11 +97,7 @@ fn a_pv_that_a_policy_refuses_blocks_no_other() {
     stage.eventually("the mark is refused", || refused.hits() > 0);
     let second = stage.bind("second", &pvs[1].1);
     stage.used(&second);
-    assert_eq!(
-        annotation(&stage.pv(&pvs[0].0).unwrap(), USED),
-        None,
-        "the first is still refused"
-    );
+    assert_eq!(annotation(&stage.pv(&pvs[0].0).unwrap(), USED), None, "the first is still refused");
     assert!(!is_missing(&mut provisioner, "patch", PVS));
     assert!(provisioner.log().contains(policy));
 }
@@ -151,9 +145,7 @@ fn each_permission_that_events_require_is_reported_by_its_name() {
     let settings = json!({ "blockCleanerCommand": ["/bin/false"] });
     stage.faults().on(Verb::Patch).resource(EVENTS).forbid();
     let mut volume = Occupied::raw(stage, &settings);
-    let Occupied {
-        stage, provisioner, ..
-    } = &mut volume;
+    let Occupied { stage, provisioner, .. } = &mut volume;
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", "");
     misses(stage, provisioner, "patch", EVENTS);

@@ -120,12 +120,7 @@ fn device_mounted_in_another_mount_namespace_is_not_offered() {
         .map(|device| mounted_in_another_namespace(device, &point));
     let mut provisioner = stage.provisioner();
     for path in [&mounted, &parted] {
-        in_use(
-            &stage,
-            &mut provisioner,
-            path,
-            "perhaps in another namespace",
-        );
+        in_use(&stage, &mut provisioner, path, "perhaps in another namespace");
     }
     drop(users);
     stage.available(&mounted, None);
@@ -188,10 +183,7 @@ fn journal_device_of_a_mounted_ext4_is_not_offered() {
         make.args(blocks).args(["-O", "journal_dev"]).arg(journal);
         assert!(run(&mut make));
         let on_it = format!("device={}", journal.display());
-        assert!(run(mkfs("ext4")
-            .args(blocks)
-            .args(["-J", &on_it])
-            .arg(data)));
+        assert!(run(mkfs("ext4").args(blocks).args(["-J", &on_it]).arg(data)));
         Some(Vec::new())
     });
 }

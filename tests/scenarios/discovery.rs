@@ -44,11 +44,8 @@ fn volumes_are_found_when_they_appear_not_at_the_next_scan() {
 fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
     let stage = or_skip!(stage_with(&["--discovery-period=1h"]));
     let dir = stage.sandbox.path().join("disks/late");
-    let map = format!(
-        "{{{1}: {{hostDir: {0}, mountDir: {0}}}}}",
-        dir.display(),
-        stage.named("late")
-    );
+    let map =
+        format!("{{{1}: {{hostDir: {0}, mountDir: {0}}}}}", dir.display(), stage.named("late"));
     stage.configure("storageClassMap", &map);
     let mut provisioner = stage.provisioner();
     stage.eventually("the missing class is a reason", || {
@@ -66,10 +63,7 @@ fn a_discovery_directory_or_class_that_comes_late_is_taken_up() {
     stage.available(&volume, None);
     ready(&stage, &mut provisioner);
     let pv = stage.available(&volume, None);
-    assert_eq!(
-        pv.spec.unwrap().persistent_volume_reclaim_policy.unwrap(),
-        "Retain"
-    );
+    assert_eq!(pv.spec.unwrap().persistent_volume_reclaim_policy.unwrap(), "Retain");
     assert_eq!(
         pv.metadata.finalizers.unwrap(),
         ["kubernetes.io/pv-protection"],
@@ -83,14 +77,8 @@ fn set_mount_options(stage: &Stage, class: &str, options: &[&str]) {
     let class = stage.named(class);
     stage.block_on(async {
         let mut copy = classes.get(&class).await.unwrap();
-        classes
-            .delete(&class, &DeleteParams::default())
-            .await
-            .unwrap();
-        copy.metadata = ObjectMeta {
-            name: Some(class),
-            ..ObjectMeta::default()
-        };
+        classes.delete(&class, &DeleteParams::default()).await.unwrap();
+        copy.metadata = ObjectMeta { name: Some(class), ..ObjectMeta::default() };
         copy.mount_options = Some(options.iter().map(ToString::to_string).collect());
         classes.create(&PostParams::default(), &copy).await.unwrap();
     });
@@ -102,8 +90,7 @@ fn a_pv_has_all_that_the_configuration_says() {
         let node = options.node.as_mut().unwrap();
         node.labels.insert("zone".into(), "here".into());
         // The label's value is not always the node's name.
-        node.labels
-            .insert("kubernetes.io/hostname".into(), "host-1".into());
+        node.labels.insert("kubernetes.io/hostname".into(), "host-1".into());
     });
     let stage = or_skip!(set);
     let selector =
@@ -118,19 +105,13 @@ fn a_pv_has_all_that_the_configuration_says() {
     stage.configure("setPVOwnerRef", "yes");
     set_mount_options(&stage, "fast", &["noatime", "discard"]);
     // 10 GiB and some more, which is rounded down; tmpfs gives it without using it.
-    let volume = stage
-        .sandbox
-        .tmpfs("disks/fast/vol-1", "size=10300m")
-        .unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=10300m").unwrap();
     let other = stage.sandbox.tmpfs("disks/fast/other", "size=1m").unwrap();
     let mut provisioner = stage.provisioner();
 
     let pv = serde_json::to_value(stage.available(&volume, None)).unwrap();
     let node_uid = node_uid(&stage);
-    assert_eq!(
-        pv["metadata"]["name"],
-        pv_name("vol-1", &stage.node(), &stage.named("fast"))
-    );
+    assert_eq!(pv["metadata"]["name"], pv_name("vol-1", &stage.node(), &stage.named("fast")));
     assert_eq!(
         pv["metadata"]["labels"],
         json!({ "kubernetes.io/hostname": "host-1", "zone": "here", "tier": "1.10" })
@@ -153,10 +134,7 @@ fn a_pv_has_all_that_the_configuration_says() {
         (&json!("Filesystem"), &json!(stage.named("fast")))
     );
     let own = json!({ "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"] }] });
-    assert_eq!(
-        spec["nodeAffinity"]["required"]["nodeSelectorTerms"],
-        json!([own, selector[0]])
-    );
+    assert_eq!(spec["nodeAffinity"]["required"]["nodeSelectorTerms"], json!([own, selector[0]]));
     skipped(&stage, &mut provisioner, &other, "NamePatternMismatch");
     ready(&stage, &mut provisioner);
 }

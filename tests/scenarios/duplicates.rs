@@ -56,10 +56,7 @@ fn a_directory_within_another_volume_gets_no_pv() {
     stage.sandbox.umount(&inner).unwrap();
     offered_again(&stage, &outer, &bound);
     assert!(!outer.join("secret").exists());
-    assert!(
-        has_secret(&whole.join("z")),
-        "what is beside the volume is not the volume's"
-    );
+    assert!(has_secret(&whole.join("z")), "what is beside the volume is not the volume's");
     assert_eq!(stage.pvs().len(), 2);
 }
 
@@ -101,11 +98,7 @@ fn owners_by_hand(stage: &Stage, dir: &Path) -> Vec<(&'static str, String)> {
         owner("field", json!({ "local": at("field") }), Some(&field)),
         owner("link", json!({ "local": link }), Some(&here)),
         owner("same", json!({ "hostPath": at("same") }), None),
-        owner(
-            "below",
-            json!({ "hostPath": at("below").join("data") }),
-            None,
-        ),
+        owner("below", json!({ "hostPath": at("below").join("data") }), None),
     ];
     let excluded = json!({ "local": at("free") });
     pv_of_operator(stage, "excluded", &excluded, Some(&elsewhere));

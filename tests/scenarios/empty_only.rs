@@ -36,9 +36,7 @@ fn a_filesystem_with_anything_in_it_is_not_offered() {
     assert!(!detail.contains("secret"), "{detail}");
     assert!(provisioner.log().contains("it holds the entry “secret”"));
     let mut discover = stage.command();
-    discover
-        .args(["discover", "--config"])
-        .arg(stage.config_dir());
+    discover.args(["discover", "--config"]).arg(stage.config_dir());
     let listed = String::from_utf8(discover.output().unwrap().stdout).unwrap();
     assert_eq!(listed.matches("NotEmpty").count(), 2, "{listed}");
     let event = stage.event("VolumeNotEmpty", "data, lost");

@@ -62,9 +62,7 @@ fn its_success_is_not_believed() {
     device.format("ext4").unwrap();
     stage.delete_claim("claim");
     stage.event("VolumeFailedDelete", "shows a signature");
-    stage.still(&mut provisioner, "it is not offered", || {
-        is_held(&stage, &bound)
-    });
+    stage.still(&mut provisioner, "it is not offered", || is_held(&stage, &bound));
     let failed = "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}";
     assert_eq!(metric(&mut provisioner, failed), Some(1));
     let total = "persistentvolume_delete_total{mode=\"Block\",type=\"process\"}";
@@ -87,10 +85,7 @@ fn one_that_is_not_there_is_named_with_its_remedy() {
 fn cleaner_ends_when_another_disk_appears_at_the_path() {
     let stage = or_skip!(stage());
     let begun = stage.sandbox.path().join("begun");
-    let script = format!(
-        "echo $$ > {}; while :; do sleep 0.02; done\n",
-        begun.display()
-    );
+    let script = format!("echo $$ > {}; while :; do sleep 0.02; done\n", begun.display());
     let (device, path) = cleaned_by(&stage, &script);
     let other = raw(&stage);
     let mut provisioner = stage.provisioner();

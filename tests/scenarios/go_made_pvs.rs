@@ -109,12 +109,7 @@ fn another_writer_that_reverts_our_metadata_costs_few_writes() {
     });
     std::thread::sleep(Duration::from_secs(2));
     let writes = stage.requests().since(mark);
-    let writes = writes
-        .iter()
-        .filter(|it| it.writes() && it.resource == "persistentvolumes");
+    let writes = writes.iter().filter(|it| it.writes() && it.resource == "persistentvolumes");
     let writes = writes.count();
-    assert!(
-        writes <= 10,
-        "{writes} writes, of which {reverted} were reverted"
-    );
+    assert!(writes <= 10, "{writes} writes, of which {reverted} were reverted");
 }

@@ -41,21 +41,15 @@ impl Volumes {
         let bound = stage.used(&stage.bind("claim", &bound_at));
         let free = stage.available(&free_at, None);
         keep_secret(&bound_at);
-        let volumes = Self {
-            bound_at,
-            free_at,
-            bound,
-            free,
-        };
+        let volumes = Self { bound_at, free_at, bound, free };
         (volumes, provisioner)
     }
 
     fn are_untouched(&self, stage: &Stage, phase: &str) {
         assert!(has_secret(&self.bound_at));
-        for (pv, path, phase) in [
-            (&self.bound, &self.bound_at, phase),
-            (&self.free, &self.free_at, "Available"),
-        ] {
+        for (pv, path, phase) in
+            [(&self.bound, &self.bound_at, phase), (&self.free, &self.free_at, "Available")]
+        {
             assert!(is_untouched(stage, pv, phase), "{}", path.display());
             assert_eq!(stage.pvs_at(path).len(), 1, "{}", path.display());
         }
@@ -108,10 +102,7 @@ fn changed_hostname_label_gives_no_disk_a_second_pv() {
 /// The names that the provisioner gives the PV of `disks/fast/vol-1`.
 fn names(stage: &Stage) -> [String; 2] {
     let (node, class) = (stage.node(), stage.named("fast"));
-    [
-        pv_name("vol-1", &node, &class),
-        second_pv_name("vol-1", &node, &class),
-    ]
+    [pv_name("vol-1", &node, &class), second_pv_name("vol-1", &node, &class)]
 }
 
 /// Makes the PV that the provisioner would make under this name and hostname.

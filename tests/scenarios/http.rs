@@ -23,11 +23,8 @@ pub fn eventful() -> Option<(Stage, LoopDevice, Program)> {
     let volume = fast(&stage, "vol");
     fs::write(volume.with_file_name("file"), "").unwrap();
     let faults = stage.faults();
-    let failed = faults
-        .on(Verb::Create)
-        .resource("persistentvolumes")
-        .times(1)
-        .answer(Answer::code(500));
+    let failed =
+        faults.on(Verb::Create).resource("persistentvolumes").times(1).answer(Answer::code(500));
     let mut provisioner = stage.provisioner();
     let old = stage.occupy("claim", &volume);
     stage.delete_claim("claim");
@@ -60,67 +57,32 @@ fn status_is_a_document_with_a_version() {
     assert!(status["ready"].is_boolean());
     let class = |name: &str| {
         let classes = status["classes"].as_array().unwrap();
-        classes
-            .iter()
-            .find(|class| class["name"] == stage.named(name))
-            .cloned()
-            .unwrap()
+        classes.iter().find(|class| class["name"] == stage.named(name)).cloned().unwrap()
     };
     let fast = class("fast");
-    assert_eq!(
-        (&fast["ready"], &fast["faults"]),
-        (&json!(true), &json!([]))
-    );
+    assert_eq!((&fast["ready"], &fast["faults"]), (&json!(true), &json!([])));
     let volumes = fast["volumes"].as_array().unwrap();
-    let [file, vol] = &volumes[..] else {
-        panic!("{volumes:?}")
-    };
+    let [file, vol] = &volumes[..] else { panic!("{volumes:?}") };
     assert_eq!(
         (&file["entry"], &file["state"], &file["reason"]),
-        (
-            &json!("file"),
-            &json!("Skipped"),
-            &json!("NotADirectoryOrBlockDevice")
-        )
+        (&json!("file"), &json!("Skipped"), &json!("NotADirectoryOrBlockDevice"))
     );
-    assert_eq!(
-        (&vol["state"], &vol["reason"]),
-        (&json!("Available"), &Value::Null)
-    );
+    assert_eq!((&vol["state"], &vol["reason"]), (&json!("Available"), &Value::Null));
     assert_eq!(
         (&vol["path"], &vol["mode"], &vol["phase"]),
-        (
-            &json!("/mnt/disks/fast/vol"),
-            &json!("Filesystem"),
-            &json!("Available")
-        )
+        (&json!("/mnt/disks/fast/vol"), &json!("Filesystem"), &json!("Available"))
     );
     assert_eq!(vol["capacity"], 20 << 20);
-    assert_eq!(
-        vol["identity"],
-        "v1:fs=tmpfs,path=/mnt/disks/fast/vol,root=/"
-    );
+    assert_eq!(vol["identity"], "v1:fs=tmpfs,path=/mnt/disks/fast/vol,root=/");
     let raw = class("raw");
     let disk = &raw["volumes"][0];
-    assert_eq!(
-        (&disk["entry"], &disk["state"]),
-        (&json!("disk"), &json!("CleaningFailed"))
-    );
+    assert_eq!((&disk["entry"], &disk["state"]), (&json!("disk"), &json!("CleaningFailed")));
     let cleanup = disk["cleanup"].as_object().unwrap();
     for key in ["state", "attempts", "progress", "rate", "eta", "lastError"] {
         assert!(cleanup.contains_key(key), "no {key} in {cleanup:?}");
     }
-    assert_eq!(
-        (&cleanup["state"], &cleanup["attempts"]),
-        (&json!("Failed"), &json!(1))
-    );
-    assert!(
-        cleanup["lastError"]
-            .as_str()
-            .unwrap()
-            .contains("/bin/false"),
-        "{cleanup:?}"
-    );
+    assert_eq!((&cleanup["state"], &cleanup["attempts"]), (&json!("Failed"), &json!(1)));
+    assert!(cleanup["lastError"].as_str().unwrap().contains("/bin/false"), "{cleanup:?}");
     stage.event("VolumeFailedDelete", "/bin/false");
     assert!(stage.pv(disk["pv"].as_str().unwrap()).is_some());
 }
@@ -146,17 +108,11 @@ fn idle_connections_stop_neither_probes_nor_cleanups() {
 
 #[test]
 fn ready_says_why_not_and_then_200() {
-    let stage = or_skip!(stage_with(&[
-        "--metrics-path=/numbers",
-        "--discovery-period=300ms"
-    ]));
+    let stage = or_skip!(stage_with(&["--metrics-path=/numbers", "--discovery-period=300ms"]));
     stage.class("fast", &json!({}));
     fast(&stage, "vol");
     let faults = stage.faults();
-    let refused = faults
-        .on(Verb::Create)
-        .resource("persistentvolumes")
-        .answer(Answer::code(500));
+    let refused = faults.on(Verb::Create).resource("persistentvolumes").answer(Answer::code(500));
     let mut provisioner = stage.provisioner();
     stage.eventually("the loop lives", || {
         (provisioner.http_get("/healthz").ok()?.0 == 200).then_some(())
@@ -179,19 +135,9 @@ fn discover(stage: &Stage, format: &str) -> String {
 
 fn discover_with(mut command: Command, stage: &Stage, format: &str) -> String {
     // Offline: there is no cluster that it could ask.
-    command
-        .env_remove("KUBECONFIG")
-        .arg("discover")
-        .args(["-o", format]);
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command
-        .arg("--config")
-        .arg(stage.config_dir())
-        .output()
-        .unwrap();
+    command.env_remove("KUBECONFIG").arg("discover").args(["-o", format]);
+    let Output { status, stdout, stderr } =
+        command.arg("--config").arg(stage.config_dir()).output().unwrap();
     let fault = String::from_utf8_lossy(&stderr);
     assert_eq!(status.code(), Some(1), "a class is broken: {fault}");
     String::from_utf8(stdout).unwrap()
@@ -205,10 +151,7 @@ fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
     stage.sandbox.dir("disks/fast/no-mount").unwrap();
 
     let document: Value = serde_json::from_str(&discover(&stage, "json")).unwrap();
-    assert_eq!(
-        (&document["kind"], &document["apiVersion"]),
-        (&json!("List"), &json!("v1"))
-    );
+    assert_eq!((&document["kind"], &document["apiVersion"]), (&json!("List"), &json!("v1")));
     let classes = document["classes"].as_array().unwrap();
     let class = |base: &str| {
         let name = stage.named(base);
@@ -216,33 +159,19 @@ fn discover_says_offline_what_would_be_offered_and_why_the_rest_would_not() {
     };
     let volumes = class("fast")["volumes"].as_array().unwrap();
     let skipped = volumes.iter().find(|it| it["state"] == "Skipped").unwrap();
-    assert_eq!(
-        (&skipped["entry"], &skipped["reason"]),
-        (&json!("no-mount"), &json!("NotMounted"))
-    );
-    assert!(
-        class("broken")["faults"].to_string().contains("Blok"),
-        "{document}"
-    );
+    assert_eq!((&skipped["entry"], &skipped["reason"]), (&json!("no-mount"), &json!("NotMounted")));
+    assert!(class("broken")["faults"].to_string().contains("Blok"), "{document}");
     let yaml: Value = serde_saphyr::from_str(&discover(&stage, "yaml")).unwrap();
     assert_eq!(yaml, document);
     let table = discover(&stage, "table");
-    let row = |entry: &str| {
-        table
-            .lines()
-            .find(|line| line.split_whitespace().next() == Some(entry))
-    };
+    let row =
+        |entry: &str| table.lines().find(|line| line.split_whitespace().next() == Some(entry));
     assert!(
-        row("vol")
-            .unwrap()
-            .contains(document["items"][0]["metadata"]["name"].as_str().unwrap()),
+        row("vol").unwrap().contains(document["items"][0]["metadata"]["name"].as_str().unwrap()),
         "{table}"
     );
     assert!(row("no-mount").unwrap().contains("NotMounted"), "{table}");
-    assert!(
-        table.contains("is not a valid mount point") && table.contains("Blok"),
-        "{table}"
-    );
+    assert!(table.contains("is not a valid mount point") && table.contains("Blok"), "{table}");
 
     let mut nameless = stage.command();
     nameless.env_remove("MY_NODE_NAME");

@@ -53,21 +53,12 @@ fn dead_entry(provisioner: &mut Program) -> Value {
     let (_, status) = provisioner.http_get("/status").unwrap();
     let status: Value = serde_json::from_str(&status).unwrap();
     let classes = status["classes"].as_array().unwrap();
-    let volumes = classes
-        .iter()
-        .filter_map(|class| class["volumes"].as_array())
-        .flatten();
-    volumes
-        .into_iter()
-        .find(|volume| volume["entry"] == "disk")
-        .cloned()
-        .unwrap_or_default()
+    let volumes = classes.iter().filter_map(|class| class["volumes"].as_array()).flatten();
+    volumes.into_iter().find(|volume| volume["entry"] == "disk").cloned().unwrap_or_default()
 }
 
 fn times_out(stage: &Stage, provisioner: &mut Program) {
-    stage.eventually("the entry is reported", || {
-        dead_entry(provisioner)["reason"] == "TimedOut"
-    });
+    stage.eventually("the entry is reported", || dead_entry(provisioner)["reason"] == "TimedOut");
 }
 
 #[test]
@@ -79,10 +70,7 @@ fn a_hung_disk_stops_neither_the_others_nor_http() {
     // Its first scan is still under way.
     stage.available(&other, None);
     let early = !stage.pvs_at(&neighbour).is_empty();
-    assert!(
-        !early || begun.elapsed() >= Duration::from_secs(2),
-        "the disk is looked at first"
-    );
+    assert!(!early || begun.elapsed() >= Duration::from_secs(2), "the disk is looked at first");
     let took = recycling_time(&stage, "early", &other);
     let limit = stage.at_most(NOT_HELD_UP);
     assert!(took < limit, "{took:?} while the disk is waited for");
@@ -100,13 +88,8 @@ fn a_hung_disk_stops_neither_the_others_nor_http() {
     );
     let (_, metrics) = provisioner.http_get("/metrics").unwrap();
     assert!(metrics.lines().any(|line| line == skipped), "{metrics}");
-    let threads = std::fs::read_dir(format!("/proc/{}/task", provisioner.pid()))
-        .unwrap()
-        .count();
-    assert!(
-        threads < 12,
-        "{threads} threads: one is stuck, not one for each look"
-    );
+    let threads = std::fs::read_dir(format!("/proc/{}/task", provisioner.pid())).unwrap().count();
+    assert!(threads < 12, "{threads} threads: one is stuck, not one for each look");
 
     // The driver dies, its requests end, and a good disk takes its place.
     let at = fuse.end();
@@ -148,9 +131,7 @@ fn a_hung_discovery_directory_stops_no_other_class() {
     let new = fast(&stage, "new");
     stage.available(&new, None);
     let at = fuse.end();
-    stage.eventually("no thread waits for it any more", || {
-        stage.sandbox.umount(&at).ok()
-    });
+    stage.eventually("no thread waits for it any more", || stage.sandbox.umount(&at).ok());
     stage.available(&at.join("neighbour"), None);
 }
 
@@ -177,9 +158,7 @@ fn a_class_moves_away_from_a_hung_disk_or_directory() {
         let fuse = Fuse::silent(&stage.sandbox.dir(hung).unwrap());
         let mut provisioner = stage.provisioner();
         stage.available(&other, None);
-        stage.eventually("it is reported", || {
-            provisioner.log().contains("did not answer")
-        });
+        stage.eventually("it is reported", || provisioner.log().contains("did not answer"));
         let moved = tmpfs(&stage, "disks/moved/disk");
         let dir = moved.parent().unwrap().to_owned();
         edit_classes(&stage, |classes| {

@@ -18,10 +18,7 @@ fn a_disk_replaced_while_bound_is_reported_and_never_cleaned_without_consent() {
     mount(&stage, &second, "disks/fast/vol-1");
     keep_secret(&path);
     let text = stage.event("VolumeIdentityMismatch", "another disk is at its path");
-    assert!(
-        text.contains(&identity(&bound)),
-        "the recorded identity is named: {text}"
-    );
+    assert!(text.contains(&identity(&bound)), "the recorded identity is named: {text}");
     in_state(&stage, &mut provisioner, &path, "IdentityMismatch");
     stage.delete_claim("claim");
     stage.in_phase(&name(&bound), "Released");

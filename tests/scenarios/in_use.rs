@@ -30,10 +30,7 @@ fn a_pod_that_uses_the_claim_keeps_the_data() {
     drop_claim_protection(stage, "claim");
     stage.in_phase(&name(&volume.pv), "Released");
     let text = stage.event("VolumeInUse", "Volume is used by pods");
-    assert!(
-        text.contains(&format!("{}/pod", stage.namespace())),
-        "{text}"
-    );
+    assert!(text.contains(&format!("{}/pod", stage.namespace())), "{text}");
     volume.waits();
     volume.is_kept("Released", "the pod keeps its data");
     assert_eq!(volume.stage.events("VolumeInUse").len(), 1, "reported once");
@@ -83,10 +80,7 @@ fn containers_of_a_pod_deleted_by_force_keep_the_data() {
     volume.release();
     waits_for(&mut volume, mounted.to_str().unwrap(), 0);
     volume.is_kept("Released", "the containers still write");
-    assert!(
-        volume.stage.events("VolumeInUse").is_empty(),
-        "a short wait is not reported"
-    );
+    assert!(volume.stage.events("VolumeInUse").is_empty(), "a short wait is not reported");
     fs::remove_dir(&mounted).unwrap();
     volume.is_cleaned();
 }
@@ -104,13 +98,11 @@ fn a_mapped_device_keeps_its_data(stage: Stage, seconds: u64) {
 
 /// Waits until `/status` reports that the volume has waited for this for a number of seconds.
 fn waits_for(volume: &mut Occupied, named: &str, seconds: u64) {
-    volume
-        .stage
-        .eventually(&format!("/status names {named}"), || {
-            let cleanup = status_of(&mut volume.provisioner, &volume.path)["cleanup"].clone();
-            let is_named = cleanup["waitingFor"].as_str()?.contains(named);
-            (is_named && cleanup["seconds"].as_u64()? >= seconds).then_some(())
-        });
+    volume.stage.eventually(&format!("/status names {named}"), || {
+        let cleanup = status_of(&mut volume.provisioner, &volume.path)["cleanup"].clone();
+        let is_named = cleanup["waitingFor"].as_str()?.contains(named);
+        (is_named && cleanup["seconds"].as_u64()? >= seconds).then_some(())
+    });
 }
 
 #[test]
@@ -158,9 +150,7 @@ fn a_lock_of_another_cleaner_is_waited_for_and_reported() {
     let mut volume = or_skip!(occupied());
     let locked = Flock::lock(File::open(&volume.path).unwrap(), FlockArg::LockExclusive).unwrap();
     volume.release();
-    let text = volume
-        .stage
-        .event("VolumeInUse", "is locked by another process");
+    let text = volume.stage.event("VolumeInUse", "is locked by another process");
     assert!(text.contains(volume.path.to_str().unwrap()), "{text}");
     volume.waits();
     volume.is_kept("Released", "the other cleaner has it");
@@ -200,10 +190,7 @@ fn waits_and_is_told(volume: &mut Occupied, named: &str) {
     volume.stage.event("VolumeInUse", named);
     let status = status_of(&mut volume.provisioner, &volume.path);
     let waited = status["cleanup"]["seconds"].as_u64();
-    assert!(
-        waited >= Some(3),
-        "udev and the like look at disks and go: {waited:?}"
-    );
+    assert!(waited >= Some(3), "udev and the like look at disks and go: {waited:?}");
 }
 
 #[test]

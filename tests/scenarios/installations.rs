@@ -84,10 +84,7 @@ fn pv_of_another_installation_is_left_alone_until_its_daemon_set_is_gone() {
     let sets = daemon_sets(&stage);
     stage.request(sets.delete("a", &DeleteParams::background()));
     stage.within(TAKEN_OVER, "the PV is taken over and cleaned", || {
-        stage
-            .pvs_at(&volume)
-            .iter()
-            .all(|pv| pv.metadata.uid != released.metadata.uid)
+        stage.pvs_at(&volume).iter().all(|pv| pv.metadata.uid != released.metadata.uid)
     });
     stage.event("VolumeAdopted", "is gone");
     let fresh = offered_again(&stage, &volume, &released);

@@ -33,11 +33,7 @@ fn fixture() -> Option<Fixture> {
     let device = LoopDevice::new(sandbox.path(), 32 * MIB).unwrap();
     let path = link(&device, sandbox.path(), "disk");
     scribble(device.path());
-    Some(Fixture {
-        sandbox,
-        device,
-        path,
-    })
+    Some(Fixture { sandbox, device, path })
 }
 
 impl Fixture {
@@ -75,16 +71,9 @@ impl Fixture {
     }
 
     fn write_mark(&self, marks: &Path, pv_uid: &str, state: MarkState) {
-        let identity = Identity {
-            text: self.identity(),
-            weak: true,
-        };
+        let identity = Identity { text: self.identity(), weak: true };
         let volume = MarkedVolume::new(None, &identity, "raw", &self.path);
-        let mark = Mark {
-            pv_uid: pv_uid.into(),
-            state,
-            ..Mark::default()
-        };
+        let mark = Mark { pv_uid: pv_uid.into(), state, ..Mark::default() };
         let marks = StateDir::open(marks, false, &MountTable::read().unwrap()).unwrap();
         marks.write(&volume, &mark).unwrap();
     }
@@ -134,19 +123,12 @@ fn it_cleans_by_the_same_methods_and_commands() {
         scribble(fixture.device.path());
         let (code, log) = fixture.run(fixture.command(how));
         assert_eq!(code, Some(0), "{how:?}: {log}");
-        assert!(
-            log.contains(said) && log.contains("is clean"),
-            "{how:?}: {log}"
-        );
+        assert!(log.contains(said) && log.contains("is clean"), "{how:?}: {log}");
         assert!(fixture.device.is_zero().unwrap(), "{how:?}");
     }
     fixture.device.format("ext4").unwrap();
     let (code, log) = fixture.run(fixture.command(&["/scripts/quick_reset.sh"]));
-    assert_eq!(
-        (code, wipefs(fixture.device.path())),
-        (Some(0), String::new()),
-        "{log}"
-    );
+    assert_eq!((code, wipefs(fixture.device.path())), (Some(0), String::new()), "{log}");
 }
 
 #[test]
@@ -167,11 +149,7 @@ fn a_device_of_another_size_is_left_alone() {
     let fixture = or_skip!(fixture());
     let mut command = fixture.command(&["--method=zero"]);
     command.env("LOCAL_PV_SIZE", (64 * MIB).to_string());
-    fixture.is_refused(
-        command,
-        1,
-        &["67108864 bytes", "33554432", "nothing was touched"],
-    );
+    fixture.is_refused(command, 1, &["67108864 bytes", "33554432", "nothing was touched"]);
 }
 
 #[test]
@@ -191,12 +169,7 @@ fn a_device_whose_mark_is_not_of_the_pv_is_left_alone() {
         fixture.write_mark(&marks, pv_uid, state);
         fixture.is_refused(fixture.command_with_marks(&marks), 1, &words);
     }
-    let file = fs::read_dir(&marks)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let file = fs::read_dir(&marks).unwrap().next().unwrap().unwrap().path();
     fs::write(&file, "damaged").unwrap();
     fixture.is_refused(fixture.command_with_marks(&marks), 1, &words);
     fs::remove_file(&file).unwrap();
@@ -220,11 +193,7 @@ fn a_device_in_use_is_left_alone_and_its_users_are_named() {
     drop(user);
     let device = File::open(fixture.device.path()).unwrap();
     let lock = VolumeLock::acquire(device.as_fd(), &fixture.path, Access::Clean).unwrap();
-    let words = [
-        "is locked by another process",
-        "lslocks",
-        "nothing was touched",
-    ];
+    let words = ["is locked by another process", "lslocks", "nothing was touched"];
     fixture.is_refused(fixture.command(&["--method=zero"]), 1, &words);
     drop((device, lock));
     let (code, log) = fixture.run(fixture.command(&["--method=zero"]));
@@ -248,21 +217,16 @@ fn a_wrong_container_or_cleaner_is_reported() {
     let contents = fixture.command(&["/scripts/fsclean.sh"]);
     fixture.is_refused(contents, 1, &["does not clean devices"]);
     let missing = fixture.command(&["/scripts/no-such-cleaner"]);
-    fixture.is_refused(
-        missing,
-        1,
-        &["cannot be run", "correct blockCleanerCommand"],
-    );
+    fixture.is_refused(missing, 1, &["cannot be run", "correct blockCleanerCommand"]);
 }
 
 #[test]
 fn a_cleaners_success_is_verified_and_its_failure_is_reported() {
     let fixture = or_skip!(fixture());
     fixture.device.format("ext4").unwrap();
-    for (script, said) in [
-        ("exit 0\n", "shows a signature"),
-        ("echo worn out; exit 3\n", "exit code 3"),
-    ] {
+    for (script, said) in
+        [("exit 0\n", "shows a signature"), ("echo worn out; exit 3\n", "exit code 3")]
+    {
         let script = fixture.script(script);
         let (code, log) = fixture.run(fixture.command(&["/bin/sh", &script]));
         assert_eq!(code, Some(1), "{log}");
@@ -274,10 +238,8 @@ fn a_cleaners_success_is_verified_and_its_failure_is_reported() {
 fn on_sigterm_it_stops_and_nothing_of_it_stays() {
     let fixture = or_skip!(fixture());
     let begun = fixture.sandbox.path().join("begun");
-    let script = fixture.script(&format!(
-        "sleep 1000 & echo $! >{0}.pid; mv {0}.pid {0}; wait\n",
-        begun.display()
-    ));
+    let script = fixture
+        .script(&format!("sleep 1000 & echo $! >{0}.pid; mv {0}.pid {0}; wait\n", begun.display()));
     let mut program = fixture.start(fixture.command(&["/bin/sh", &script]));
     let is_there = || begun.exists();
     let has_begun = support::until(TIMEOUT, Duration::from_millis(5), is_there);

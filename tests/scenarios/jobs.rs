@@ -166,10 +166,7 @@ fn fault_13_a_job_goes_to_the_node_by_its_label_and_cleans_the_device() {
     let selector = &made["spec"]["template"]["spec"]["nodeSelector"];
     assert_eq!(*selector, json!({ LABEL_HOSTNAME: "host-of-another-name" }));
     assert_eq!(made["metadata"]["annotations"]["device"], json!(path));
-    assert!(
-        is_terminating(&stage.pv(&name(&bound)).unwrap()),
-        "no claim can bind it"
-    );
+    assert!(is_terminating(&stage.pv(&name(&bound)).unwrap()), "no claim can bind it");
     stage.event("VolumeDelete", &shown);
 
     held.go_on();
@@ -197,12 +194,7 @@ fn our_own_methods_clean_in_jobs_and_the_second_time_as_well() {
     let mut provisioner = stage.provisioner();
     let first = release_device(&stage, &device, &path);
     let second = offered_again(&stage, &path, &first);
-    assert!(
-        fs::read(device.path())
-            .unwrap()
-            .iter()
-            .all(|byte| *byte == 0)
-    );
+    assert!(fs::read(device.path()).unwrap().iter().all(|byte| *byte == 0));
     assert_eq!(uid(&release_device(&stage, &device, &path)), uid(&second));
     offered_again(&stage, &path, &second);
     assert!(secrets_on(device.path()).is_empty());
@@ -223,10 +215,7 @@ fn a_job_outlives_the_provisioner_and_its_successor_takes_it_over() {
     // A shutdown does not stop it either.
     assert!(successor.stop(stage.timeout()).unwrap().success());
     let _third = stage.provisioner();
-    assert_eq!(
-        job(&stage, &bound).unwrap()["metadata"]["uid"],
-        made["metadata"]["uid"]
-    );
+    assert_eq!(job(&stage, &bound).unwrap()["metadata"]["uid"], made["metadata"]["uid"]);
     held.go_on();
     offered_again(&stage, &path, &bound);
     assert!(secrets_on(device.path()).is_empty());

@@ -114,9 +114,7 @@ pub fn link(device: &LoopDevice, dir: &Path, name: &str) -> PathBuf {
 
 /// The identity that is recorded on a PV.
 pub fn identity(pv: &PersistentVolume) -> String {
-    annotation(pv, ANNOTATION_IDENTITY)
-        .unwrap_or_default()
-        .to_owned()
+    annotation(pv, ANNOTATION_IDENTITY).unwrap_or_default().to_owned()
 }
 
 /// The consent to delete a PV and touch no disk.
@@ -129,18 +127,12 @@ pub fn forget(pv: &PersistentVolume) -> String {
 pub fn consent_in(text: &str, verb: &str) -> String {
     let mut quoted = text.split('"');
     let consent = quoted.find(|it| it.starts_with(verb));
-    consent
-        .unwrap_or_else(|| panic!("no {verb} in {text}"))
-        .to_owned()
+    consent.unwrap_or_else(|| panic!("no {verb} in {text}")).to_owned()
 }
 
 /// Whether the PV has our finalizer.
 pub fn is_protected(pv: &PersistentVolume) -> bool {
-    pv.metadata
-        .finalizers
-        .iter()
-        .flatten()
-        .any(|finalizer| finalizer == FINALIZER)
+    pv.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }
 
 /// Sets (or, with null, removes) an annotation of a PV.
@@ -242,11 +234,7 @@ pub fn bind_and_release(stage: &Stage, claim: &str, pv: &str, class: &str) -> Pe
 pub fn offered_again(stage: &Stage, path: &Path, old: &PersistentVolume) -> PersistentVolume {
     let fresh = stage.available(path, old.metadata.uid.as_deref());
     assert!(!is_terminating(&fresh));
-    assert_eq!(
-        annotation(&fresh, ANNOTATION_USED),
-        None,
-        "the new one is unused"
-    );
+    assert_eq!(annotation(&fresh, ANNOTATION_USED), None, "the new one is unused");
     assert_eq!(stage.pvs_at(path).len(), 1, "one device, one PV");
     fresh
 }
@@ -336,35 +324,24 @@ pub fn skipped(stage: &Stage, provisioner: &mut Program, path: &Path, reason: &s
 pub fn metric(provisioner: &mut Program, series: &str) -> Option<u64> {
     let (_, text) = provisioner.http_get("/metrics").unwrap();
     let series = format!("local_volume_provisioner_{series} ");
-    text.lines()
-        .find_map(|line| line.strip_prefix(&series)?.parse().ok())
+    text.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok())
 }
 
 /// Whether a process is there and not just waiting to be reaped.
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(") ")
-        .next()
-        .and_then(|rest| rest.chars().next());
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
     !matches!(state, None | Some('Z' | 'X'))
 }
 
 /// Lines of a file that a cleaner writes to.
 pub fn lines(path: &Path) -> Vec<String> {
-    fs::read_to_string(path)
-        .unwrap_or_default()
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 /// What a kubelet makes when it mounts a volume for a pod.
 pub fn mounted_by_kubelet(stage: &Stage, pv: &PersistentVolume) -> PathBuf {
-    let entry = format!(
-        "kubelet/pods/some-uid/volumes/kubernetes.io~local-volume/{}",
-        name(pv)
-    );
+    let entry = format!("kubelet/pods/some-uid/volumes/kubernetes.io~local-volume/{}", name(pv));
     stage.sandbox.dir(&entry).unwrap()
 }
 

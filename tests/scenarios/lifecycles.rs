@@ -14,20 +14,14 @@ use crate::lively_stage;
 #[test]
 fn sigterm_in_the_middle_of_a_wipe_ends_it_soon_and_the_next_process_goes_on() {
     let (stage, []) = or_skip!(fast_stage([]));
-    let volume = stage
-        .sandbox
-        .tmpfs("disks/fast/vol-1", "size=20m,nr_inodes=0")
-        .unwrap();
+    let volume = stage.sandbox.tmpfs("disks/fast/vol-1", "size=20m,nr_inodes=0").unwrap();
     // On a busy machine a wipe may be over before the signal comes: the next one takes longer.
     let bound = [60_000, 120_000, 240_000, 480_000]
         .into_iter()
         .find_map(|files| stopped_amid_wipe(&stage, &volume, files))
         .expect("the signal came in the middle");
     let held = stage.pv(&name(&bound)).unwrap();
-    assert!(
-        is_terminating(&held) && is_protected(&held),
-        "no claim can bind what is half clean"
-    );
+    assert!(is_terminating(&held) && is_protected(&held), "no claim can bind what is half clean");
 
     let _successor = stage.provisioner();
     offered_again(&stage, &volume, &bound);
@@ -68,25 +62,16 @@ fn a_claim_made_again_at_once_with_its_pod_gets_a_clean_volume() {
     for life in 0..5 {
         stage.pod_in_phase("web-0", "Running");
         assert_eq!(stage.pvs_at(&volume).len(), 1, "life {life}");
-        assert!(
-            entries(&volume).is_empty(),
-            "life {life} begins with {:?}",
-            entries(&volume)
-        );
+        assert!(entries(&volume).is_empty(), "life {life} begins with {:?}", entries(&volume));
         keep_secret(&volume);
         stage.delete_claim("data-web-0");
         stage.delete_pod("web-0", false);
-        stage.eventually("both are gone", || {
-            claim_phase(&stage, "data-web-0").is_empty()
-        });
+        stage.eventually("both are gone", || claim_phase(&stage, "data-web-0").is_empty());
         stage.claim("data-web-0", "fast", None);
         stage.pod("web-0", "data-web-0");
         pv = stage.eventually("the new claim is bound to the new PV", || {
             let bound = claim_phase(&stage, "data-web-0") == "Bound";
-            stage
-                .pvs_at(&volume)
-                .pop()
-                .filter(|now| bound && now.metadata.uid != pv.metadata.uid)
+            stage.pvs_at(&volume).pop().filter(|now| bound && now.metadata.uid != pv.metadata.uid)
         });
     }
     assert!(
@@ -105,9 +90,7 @@ fn an_old_volume_is_cleaned_while_a_new_claim_of_the_same_name_uses_another() {
     let old = stage.used(&stage.bind("data-web-0", &first));
     keep_secret(&first);
     stage.delete_claim("data-web-0");
-    stage.eventually("the claim is gone", || {
-        claim_phase(&stage, "data-web-0").is_empty()
-    });
+    stage.eventually("the claim is gone", || claim_phase(&stage, "data-web-0").is_empty());
     stage.claim("data-web-0", "fast", Some(&name(&spare)));
     stage.pod("web-0", "data-web-0");
     stage.pod_in_phase("web-0", "Running");

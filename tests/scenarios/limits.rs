@@ -51,13 +51,8 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
         (cleanup["state"] == "Failed").then_some(cleanup)
     });
     assert_eq!(cleanup["attempts"], 1, "{cleanup}");
-    assert!(
-        cleanup["retryInSeconds"].as_u64() > Some(3),
-        "it backs off: {cleanup}"
-    );
-    stage.eventually("the failure is counted", || {
-        metric(provisioner, FAILED) == Some(1)
-    });
+    assert!(cleanup["retryInSeconds"].as_u64() > Some(3), "it backs off: {cleanup}");
+    stage.eventually("the failure is counted", || metric(provisioner, FAILED) == Some(1));
     let pids = lines(&pids);
     assert_eq!(pids.len(), 2);
     for pid in pids {
@@ -65,10 +60,9 @@ fn an_external_cleaner_that_takes_too_long_is_killed_and_has_failed() {
     }
     assert_eq!(metric(provisioner, CLEANED).unwrap_or_default(), 0);
     let text = stage.event("VolumeFailedDelete", "cleanupTimeout");
-    for words in [
-        "took longer than 6s, the cleanupTimeout of its class",
-        "set a longer cleanupTimeout",
-    ] {
+    for words in
+        ["took longer than 6s, the cleanupTimeout of its class", "set a longer cleanupTimeout"]
+    {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
     let pv = stage.pv(&name(&volume.pv)).unwrap();
@@ -138,21 +132,12 @@ fn the_log_reports_the_progress_of_a_long_cleanup() {
     let settings = json!({ "blockCleanerCommand": ["/scripts/shred.sh", "1000000"] });
     let volume = or_skip!(occupied_raw(&settings));
     volume.stage.delete_claim("claim");
-    let line = volume
-        .stage
-        .within(Duration::from_secs(40), "it is spoken of", || {
-            let log = volume.provisioner.log();
-            let line = log
-                .lines()
-                .find(|line| line.contains("cleaning in progress: "));
-            line.map(str::to_owned)
-        });
-    for words in [
-        &name(&volume.pv),
-        "iB of 30.5 TiB wiped (0 %), ",
-        "iB/s, ",
-        " left",
-    ] {
+    let line = volume.stage.within(Duration::from_secs(40), "it is spoken of", || {
+        let log = volume.provisioner.log();
+        let line = log.lines().find(|line| line.contains("cleaning in progress: "));
+        line.map(str::to_owned)
+    });
+    for words in [&name(&volume.pv), "iB of 30.5 TiB wiped (0 %), ", "iB/s, ", " left"] {
         assert!(line.contains(words), "no {words:?} in {line}");
     }
 }
@@ -179,10 +164,7 @@ fn a_raw_device_that_the_next_tenant_can_read_is_reported() {
     let mut devices = Vec::new();
     for (class, settings) in [
         ("raw", json!({ "volumeMode": "Block" })),
-        (
-            "safe",
-            json!({ "volumeMode": "Block", "cleanMethod": "auto" }),
-        ),
+        ("safe", json!({ "volumeMode": "Block", "cleanMethod": "auto" })),
         // A tenant cannot read the device below a filesystem that the kubelet makes.
         ("formatted", json!({ "fsType": "ext4" })),
     ] {
@@ -207,24 +189,15 @@ fn a_raw_device_that_the_next_tenant_can_read_is_reported() {
     }
     assert_eq!(readable, ["raw", "formatted"], "what all this is about");
 
-    let text = stage.event(
-        "VolumeDataLeft",
-        "the next tenant can read what the last one wrote",
-    );
+    let text = stage.event("VolumeDataLeft", "the next tenant can read what the last one wrote");
     assert!(text.contains(paths[0].1.to_str().unwrap()), "{text}");
     assert!(text.contains("set cleanMethod of class \"raw"), "{text}");
     assert_eq!(stage.events("VolumeDataLeft").len(), 1);
     let mut warned = |class| {
         let class = stage.named(class);
-        metric(
-            &mut provisioner,
-            &format!("cleanup_data_left_total{{class=\"{class}\"}}"),
-        )
+        metric(&mut provisioner, &format!("cleanup_data_left_total{{class=\"{class}\"}}"))
     };
-    assert_eq!(
-        (warned("raw"), warned("safe"), warned("formatted")),
-        (Some(1), Some(0), Some(0))
-    );
+    assert_eq!((warned("raw"), warned("safe"), warned("formatted")), (Some(1), Some(0), Some(0)));
 }
 
 #[test]
@@ -253,14 +226,9 @@ fn a_class_may_leave_the_disk_untrimmed() {
     let blocks_of_data = |file: &File| {
         let (mut block, end) = (vec![0; 1024], file.metadata().unwrap().len());
         let read = |at| {
-            file.read_exact_at(&mut block, at)
-                .map(|()| block.iter().all(|byte| *byte == 0xa5))
+            file.read_exact_at(&mut block, at).map(|()| block.iter().all(|byte| *byte == 0xa5))
         };
-        (0..end)
-            .step_by(1024)
-            .map(read)
-            .filter(|data| *data.as_ref().unwrap())
-            .count()
+        (0..end).step_by(1024).map(read).filter(|data| *data.as_ref().unwrap()).count()
     };
     for (class, file, _device, path) in &volumes {
         let bound = stage.bind(class, path);

@@ -50,9 +50,8 @@ fn mount_with(stage: &Stage, before: &str, option: &str) {
 
 fn taken_in(stage: &Stage, path: &Path) -> k8s_openapi::api::core::v1::PersistentVolume {
     let phase = |it: &&_| support::stage::phase(it) == "Available";
-    stage.within(TAKEN_IN, "the disk is a volume", || {
-        stage.pvs_at(path).iter().find(phase).cloned()
-    })
+    stage
+        .within(TAKEN_IN, "the disk is a volume", || stage.pvs_at(path).iter().find(phase).cloned())
 }
 
 /// Lets the next provisioner believe that the machine was started again.
@@ -60,10 +59,7 @@ fn boot(stage: &Stage, number: &str) {
     let file = stage.sandbox.path().join(format!("boot-{number}"));
     fs::write(&file, format!("{number:0>36}\n")).unwrap();
     let id = "/proc/sys/kernel/random/boot_id";
-    Mount::builder()
-        .flags(MountFlags::BIND)
-        .mount(&file, id)
-        .unwrap();
+    Mount::builder().flags(MountFlags::BIND).mount(&file, id).unwrap();
 }
 
 /// The type and the options of what is mounted at a path.
@@ -72,13 +68,7 @@ fn mounted(path: &Path) -> Option<String> {
     let path = path.to_str().unwrap();
     let mut lines = table.lines().rev();
     let line = lines.find(|line| line.split(' ').nth(1) == Some(path))?;
-    Some(
-        line.split(' ')
-            .skip(2)
-            .take(2)
-            .collect::<Vec<_>>()
-            .join(" "),
-    )
+    Some(line.split(' ').skip(2).take(2).collect::<Vec<_>>().join(" "))
 }
 
 /// What no deletion of files removes easily.
@@ -87,10 +77,7 @@ fn keep(volume: &Path) {
     let deep = volume.join("deep/".repeat(200));
     fs::create_dir_all(&deep).unwrap();
     fs::write(deep.join("file"), "secret").unwrap();
-    let chattr = Command::new("chattr")
-        .arg("+i")
-        .arg(deep.join("file"))
-        .status();
+    let chattr = Command::new("chattr").arg("+i").arg(deep.join("file")).status();
     assert!(chattr.unwrap().success());
 }
 
@@ -105,10 +92,7 @@ fn is_made_mounted_and_made_again(fs_type: &str, size: u64) {
     let mut program = stage.provisioner();
     let pv = taken_in(&stage, &path);
     let options = mounted(&path).unwrap();
-    assert!(
-        options.starts_with(fs_type) && options.contains("noatime"),
-        "{options}"
-    );
+    assert!(options.starts_with(fs_type) && options.contains("noatime"), "{options}");
     let identity = annotation(&pv, ANNOTATION_IDENTITY).unwrap().to_owned();
 
     // Recycled, whatever the tenant left. The volume stays the same one.
@@ -128,9 +112,7 @@ fn is_made_mounted_and_made_again(fs_type: &str, size: u64) {
     stage.event("VolumeFailedDelete", "cannot be unmounted");
     assert!(has_secret(&path));
     drop(file);
-    stage.within(TAKEN_IN, "it is cleaned", || {
-        (!has_secret(&path)).then_some(())
-    });
+    stage.within(TAKEN_IN, "it is cleaned", || (!has_secret(&path)).then_some(()));
     stage.available(&path, Some(&uid(&bound)));
 
     // Not mounted again where an operator has unmounted it, but after a boot, with its data.
@@ -138,9 +120,7 @@ fn is_made_mounted_and_made_again(fs_type: &str, size: u64) {
     keep_secret(&path);
     stage.sandbox.umount(&path).unwrap();
     stage.eventually("it tells how to mount it", || {
-        left_alone(&mut program)?
-            .contains("it was unmounted")
-            .then_some(())
+        left_alone(&mut program)?.contains("it was unmounted").then_some(())
     });
     drop(program);
     boot(&stage, "1");
@@ -206,9 +186,7 @@ fn filesystem_that_cannot_be_mounted_is_reported_and_is_not_made_twice() {
     let (device, path) = made(&stage, "ext4", 64 * MIB);
     mount_with(&stage, "noatime", "no-such-option");
     let program = stage.provisioner_with(&[("PATH", "/nowhere")]);
-    let why = stage.within(TAKEN_IN, "it is reported", || {
-        stage.events("DeviceFailed").pop()
-    });
+    let why = stage.within(TAKEN_IN, "it is reported", || stage.events("DeviceFailed").pop());
     assert!(why.contains("mkfs.ext4 is not in this image"), "{why}");
     assert!(device.is_zero().unwrap() && !path.exists());
     drop(program);

@@ -128,11 +128,7 @@ fn data_that_comes_back_before_the_offer_is_not_offered() {
     // It is read in the search for the PV of the mark, and before the offer.
     let second = second_pv_name("vol-1", &stage.node(), &stage.named("fast"));
     let hold = || {
-        let get = volume
-            .stage
-            .faults()
-            .on(Verb::Get)
-            .resource("persistentvolumes");
+        let get = volume.stage.faults().on(Verb::Get).resource("persistentvolumes");
         get.name(&second).times(1).hold()
     };
     let searched = hold();
@@ -242,11 +238,7 @@ fn wiped_and_kept() -> Option<(Occupied, Backup, Fault)> {
         return None;
     }
     let backup = Backup::of(&volume);
-    let of_pv = volume
-        .stage
-        .faults()
-        .on(Verb::Patch)
-        .name(&name(&volume.pv));
+    let of_pv = volume.stage.faults().on(Verb::Patch).name(&name(&volume.pv));
     let refused = of_pv.skip(1).answer(Answer::code(403).message("a policy"));
     volume.release();
     let stage = &volume.stage;
@@ -269,9 +261,7 @@ fn finished_wipe_vouches_for_nothing_after_a_restore_of_the_api() {
         }
         let what = "the mark is that of a used volume again";
         let path = volume.path.clone();
-        volume
-            .stage
-            .eventually(what, || mark_at(&path)["state"] == "used");
+        volume.stage.eventually(what, || mark_at(&path)["state"] == "used");
         volume.stage.event("VolumeMarkMismatch", "it is empty");
         volume.pv = volume.stage.pv(&name(&volume.pv)).unwrap();
         keep_secret(&volume.path);
@@ -292,9 +282,7 @@ fn volume_that_was_used_and_released_again_is_wiped_again() {
     keep_secret(&volume.path);
     // The API has whole seconds.
     let released = Timestamp::now().as_second();
-    volume
-        .stage
-        .eventually("another second", || Timestamp::now().as_second() > released);
+    volume.stage.eventually("another second", || Timestamp::now().as_second() > released);
     volume.release();
     volume.delete_pv();
     volume.start();
@@ -323,9 +311,7 @@ fn disk_that_was_moved_gets_the_mark_of_its_new_pv() {
     volume.start();
     let uid = volume.pv.uid().unwrap();
     let what = "the mark names the new PV";
-    volume
-        .stage
-        .eventually(what, || mark_at(&volume.path)["pvUid"] == uid);
+    volume.stage.eventually(what, || mark_at(&volume.path)["pvUid"] == uid);
     set_policy(&volume.stage, &volume.pv, "Delete");
     volume.is_cleaned();
 }
@@ -350,10 +336,7 @@ fn root_that_an_administrator_prepares_is_restored_after_the_tenant() {
     stage.delete_claim("claim");
     offered_again(&stage, &path, &pv);
     let root = fs::metadata(&path).unwrap();
-    assert_eq!(
-        (root.uid(), root.gid(), root.mode() & 0o7777),
-        (5, 5, 0o2750)
-    );
+    assert_eq!((root.uid(), root.gid(), root.mode() & 0o7777), (5, 5, 0o2750));
 }
 
 /// A version without marks recycles the volume, and gives it to another tenant. Ours returns in each phase.
@@ -364,9 +347,7 @@ fn downgrade_and_return(mut volume: Occupied) {
         let pv = name(&volume.pv);
         volume.pv = volume.stage.eventually("the PV is adopted", || {
             let pv = volume.stage.pv(&pv).unwrap();
-            pv.annotations()
-                .contains_key("local-volume-provisioner/offer")
-                .then_some(pv)
+            pv.annotations().contains_key("local-volume-provisioner/offer").then_some(pv)
         });
         volume.is_kept(phase, "an earlier version recycled it");
     };

@@ -7,11 +7,7 @@ use support::Promtool;
 use super::http::eventful;
 
 /// A family: its name, its type, its labels, each with the values that may occur (all, if there are none).
-type Known = (
-    &'static str,
-    &'static str,
-    &'static [(&'static str, &'static [&'static str])],
-);
+type Known = (&'static str, &'static str, &'static [(&'static str, &'static [&'static str])]);
 
 const MODES: &[&str] = &["Filesystem", "Block"];
 const MODES_OF_PATHS: &[&str] = &["Filesystem", "Block", "unknown"];
@@ -20,26 +16,10 @@ const METHODS: &[&str] = &["create", "delete"];
 
 /// The series of the Go provisioner, which dashboards and alerts are made of, without their prefix.
 const OF_THE_GO_PROGRAM: [Known; 12] = [
-    (
-        "persistentvolume_capacity_bytes",
-        "gauge",
-        &[("mode", MODES)],
-    ),
-    (
-        "persistentvolume_discovery_total",
-        "counter",
-        &[("mode", MODES)],
-    ),
-    (
-        "persistentvolume_discovery_duration_seconds",
-        "histogram",
-        &[("mode", MODES)],
-    ),
-    (
-        "persistentvolume_delete_total",
-        "counter",
-        &[("mode", MODES_OF_PATHS), ("type", TYPES)],
-    ),
+    ("persistentvolume_capacity_bytes", "gauge", &[("mode", MODES)]),
+    ("persistentvolume_discovery_total", "counter", &[("mode", MODES)]),
+    ("persistentvolume_discovery_duration_seconds", "histogram", &[("mode", MODES)]),
+    ("persistentvolume_delete_total", "counter", &[("mode", MODES_OF_PATHS), ("type", TYPES)]),
     (
         "persistentvolume_delete_failed_total",
         "counter",
@@ -55,21 +35,9 @@ const OF_THE_GO_PROGRAM: [Known; 12] = [
             ("type", TYPES),
         ],
     ),
-    (
-        "apiserver_requests_total",
-        "counter",
-        &[("method", METHODS)],
-    ),
-    (
-        "apiserver_requests_failed_total",
-        "counter",
-        &[("method", METHODS)],
-    ),
-    (
-        "apiserver_requests_duration_seconds",
-        "histogram",
-        &[("method", METHODS)],
-    ),
+    ("apiserver_requests_total", "counter", &[("method", METHODS)]),
+    ("apiserver_requests_failed_total", "counter", &[("method", METHODS)]),
+    ("apiserver_requests_duration_seconds", "histogram", &[("method", METHODS)]),
     ("proctable_running", "gauge", &[]),
     ("proctable_succeeded", "gauge", &[]),
     ("proctable_failed", "gauge", &[]),
@@ -89,24 +57,15 @@ const OF_THE_PROCESS: [(&str, &str); 9] = [
 ];
 
 /// The upper bounds of the buckets of all its histograms, as it spells them.
-const BUCKETS: [&str; 12] = [
-    "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf",
-];
+const BUCKETS: [&str; 12] =
+    ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"];
 
 const OURS: [Known; 16] = [
     ("ready", "gauge", &[]),
     ("volumes", "gauge", &[("class", &[]), ("state", &[])]),
-    (
-        "skipped_entries",
-        "gauge",
-        &[("class", &[]), ("reason", &["NotADirectoryOrBlockDevice"])],
-    ),
+    ("skipped_entries", "gauge", &[("class", &[]), ("reason", &["NotADirectoryOrBlockDevice"])]),
     ("cleanup_waiting", "gauge", &[]),
-    (
-        "cleanup_failed_attempts",
-        "gauge",
-        &[("path", &["/mnt/disks/raw/disk"]), ("pv", &[])],
-    ),
+    ("cleanup_failed_attempts", "gauge", &[("path", &["/mnt/disks/raw/disk"]), ("pv", &[])]),
     ("cleanup_bytes_total", "counter", &[]),
     ("cleanup_data_left_total", "counter", &[("class", &[])]),
     ("loop_duration_seconds", "histogram", &[]),
@@ -114,22 +73,14 @@ const OURS: [Known; 16] = [
     ("config_last_reload_successful", "gauge", &[]),
     ("config_last_reload_timestamp_seconds", "gauge", &[]),
     ("events_failed_total", "counter", &[]),
-    (
-        "build_info",
-        "gauge",
-        &[("revision", &[]), ("version", &[])],
-    ),
+    ("build_info", "gauge", &[("revision", &[]), ("version", &[])]),
     // Only where there is a value.
     (
         "cleanup_waiting_seconds",
         "gauge",
         &[("path", &[]), ("pv", &[]), ("reason", &["Permit", "InUse"])],
     ),
-    (
-        "missing_permission",
-        "gauge",
-        &[("resource", &[]), ("verb", &[])],
-    ),
+    ("missing_permission", "gauge", &[("resource", &[]), ("verb", &[])]),
     ("watch_restarts_total", "counter", &[("resource", &[])]),
 ];
 
@@ -156,10 +107,7 @@ fn families(text: &str) -> BTreeMap<String, Family> {
                 help: std::mem::take(&mut help),
                 labels: BTreeMap::new(),
             };
-            assert!(
-                families.insert(current.clone(), family).is_none(),
-                "{name} twice"
-            );
+            assert!(families.insert(current.clone(), family).is_none(), "{name} twice");
         } else {
             assert!(line.starts_with(&current), "{line:?} is not of {current}");
             let family = families.get_mut(&current).unwrap();
@@ -173,9 +121,7 @@ fn families(text: &str) -> BTreeMap<String, Family> {
 
 /// The labels of a line; none of the values here has a quote in it.
 fn labels(line: &str) -> impl Iterator<Item = (String, String)> {
-    let inner = line
-        .split_once('{')
-        .map_or("", |(_, rest)| rest.rsplit_once('}').unwrap().0);
+    let inner = line.split_once('{').map_or("", |(_, rest)| rest.rsplit_once('}').unwrap().0);
     inner.trim_end_matches('"').split("\",").filter_map(|pair| {
         let (name, value) = pair.split_once("=\"")?;
         Some((name.to_owned(), value.to_owned()))
@@ -189,11 +135,7 @@ fn assert_known(found: &BTreeMap<String, Family>, (name, kind, labels): Known) {
     };
     assert_eq!(family.kind, kind, "{name}");
     assert!(!family.help.is_empty(), "{name} has no help");
-    let names: Vec<_> = family
-        .labels
-        .keys()
-        .filter(|label| *label != "le")
-        .collect();
+    let names: Vec<_> = family.labels.keys().filter(|label| *label != "le").collect();
     let expected: Vec<_> = labels.iter().map(|(label, _)| *label).collect();
     assert_eq!(names, expected, "{name}");
     for (label, allowed) in labels.iter().filter(|(_, allowed)| !allowed.is_empty()) {
@@ -225,12 +167,8 @@ fn metrics_have_the_names_types_and_labels_of_the_go_program() {
     for known in OURS {
         let present = found.contains_key(&format!("local_volume_provisioner_{}", known.0));
         if present
-            || ![
-                "cleanup_waiting_seconds",
-                "missing_permission",
-                "watch_restarts_total",
-            ]
-            .contains(&known.0)
+            || !["cleanup_waiting_seconds", "missing_permission", "watch_restarts_total"]
+                .contains(&known.0)
         {
             assert_known(&found, known);
         }
@@ -248,14 +186,9 @@ fn metrics_have_the_names_types_and_labels_of_the_go_program() {
         "volumes{class=\"FAST\",state=\"Available\"} 1",
         "volumes{class=\"RAW\",state=\"CleaningFailed\"} 1",
     ] {
-        let line = line
-            .replace("FAST", &stage.named("fast"))
-            .replace("RAW", &stage.named("raw"));
+        let line = line.replace("FAST", &stage.named("fast")).replace("RAW", &stage.named("raw"));
         let line = format!("local_volume_provisioner_{line}");
-        assert!(
-            text.lines().any(|found| found == line),
-            "no {line} in\n{text}"
-        );
+        assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
     }
 }
 

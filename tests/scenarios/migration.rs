@@ -42,11 +42,7 @@ impl Volume {
         if labelled {
             pv["metadata"]["labels"] = json!({ LABEL_HOSTNAME: stage.node() });
         }
-        let mode = if device.is_some() {
-            "Block"
-        } else {
-            "Filesystem"
-        };
+        let mode = if device.is_some() { "Block" } else { "Filesystem" };
         pv["spec"]["volumeMode"] = json!(mode);
         stage.create_pv(pv);
         stage.in_phase(&pv_name, "Available");
@@ -64,13 +60,7 @@ impl Volume {
             stage.in_phase(&pv_name, "Released");
         }
         let pv = stage.pv(&pv_name).unwrap();
-        Self {
-            phase,
-            claim,
-            path,
-            device,
-            pv,
-        }
+        Self { phase, claim, path, device, pv }
     }
 
     fn has_data(&self) -> bool {
@@ -82,21 +72,14 @@ impl Volume {
 
     fn is_cleaned(&self, stage: &Stage) {
         let fresh = offered_again(stage, &self.path, &self.pv);
-        assert_eq!(
-            name(&fresh),
-            name(&self.pv),
-            "both programs give the same name"
-        );
+        assert_eq!(name(&fresh), name(&self.pv), "both programs give the same name");
         assert!(!self.has_data(), "{self}");
     }
 
     fn is_adopted(&self, stage: &Stage) {
         stage.eventually(&format!("{self} is adopted"), || {
             let now = stage.pv(&name(&self.pv))?;
-            assert_eq!(
-                now.metadata.uid, self.pv.metadata.uid,
-                "{self}: the same object"
-            );
+            assert_eq!(now.metadata.uid, self.pv.metadata.uid, "{self}: the same object");
             let label = now.metadata.labels.as_ref()?.get(LABEL_HOSTNAME)?;
             let used = annotation(&now, "local-volume-provisioner/used") == Some("true");
             (*label == stage.node()
@@ -155,11 +138,7 @@ fn what_it_left_is_adopted_or_cleaned_in_every_phase_and_kind() {
         stage.delete_claim(&volume.claim);
         volume.is_cleaned(&stage);
     }
-    assert_eq!(
-        volumes.len(),
-        of_classes(&stage, &volumes),
-        "one PV for each disk"
-    );
+    assert_eq!(volumes.len(), of_classes(&stage, &volumes), "one PV for each disk");
 }
 
 /// What is known of a PV without the label comes from one list, and no watch corrects it.
@@ -183,16 +162,9 @@ fn a_pv_that_changed_before_its_adoption_is_read_again_at_once() {
 
 /// How many PVs the classes of these volumes have.
 fn of_classes(stage: &Stage, volumes: &[Volume]) -> usize {
-    let in_them = |path: &Path| {
-        volumes
-            .iter()
-            .any(|volume| volume.path.parent() == path.parent())
-    };
+    let in_them = |path: &Path| volumes.iter().any(|volume| volume.path.parent() == path.parent());
     let local =
         |pv: &PersistentVolume| Some(PathBuf::from(&pv.spec.as_ref()?.local.as_ref()?.path));
     let pvs = stage.pvs();
-    pvs.iter()
-        .filter_map(local)
-        .filter(|path| in_them(path))
-        .count()
+    pvs.iter().filter_map(local).filter(|path| in_them(path)).count()
 }

@@ -52,10 +52,7 @@ fn an_unused_pv_is_deleted_with_its_disk_and_created_with_a_new_one() {
     stage.sandbox.umount(&lost).unwrap();
     fs::remove_dir(&lost).unwrap();
     stage.sandbox.umount(&unmounted).unwrap();
-    let reasons = [
-        (&first, &lost, "VolumeMissing"),
-        (&second, &unmounted, "VolumeNotMounted"),
-    ];
+    let reasons = [(&first, &lost, "VolumeMissing"), (&second, &unmounted, "VolumeNotMounted")];
     let series = reasons.map(|(pv, path, reason)| {
         let (pv, path) = (name(pv), path.display());
         format!("unhealthy_persistentvolume{{path=\"{path}\",pv=\"{pv}\",reason=\"{reason}\"}}")

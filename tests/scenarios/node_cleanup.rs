@@ -39,10 +39,7 @@ fn cleanup(stage: &Stage, log: &str, args: &[&str]) -> Program {
     let mut command = stage.command();
     command
         .args(["node-cleanup", "--listen-address=127.0.0.1:0", "--v=4"])
-        .args([
-            "--stale-pv-discovery-interval=200ms",
-            "--requests-per-second=200",
-        ])
+        .args(["--stale-pv-discovery-interval=200ms", "--requests-per-second=200"])
         .arg(format!("--storageclass-names={}", stage.named("fast")))
         .args(args);
     let log = stage.sandbox.path().join(format!("{log}.log"));
@@ -130,15 +127,11 @@ fn claim(stage: &Stage, name: &str) -> Option<PersistentVolumeClaim> {
 }
 
 fn claim_goes(stage: &Stage, name: &str) {
-    stage.within(DELAY_AND_MORE, &format!("claim {name} goes"), || {
-        claim(stage, name).is_none()
-    });
+    stage.within(DELAY_AND_MORE, &format!("claim {name} goes"), || claim(stage, name).is_none());
 }
 
 fn pv_goes(stage: &Stage, pv: &str) {
-    stage.within(DELAY_AND_MORE, &format!("PV {pv} goes"), || {
-        stage.pv(pv).is_none()
-    });
+    stage.within(DELAY_AND_MORE, &format!("PV {pv} goes"), || stage.pv(pv).is_none());
 }
 
 fn stay(stage: &Stage, pvs: &[&String]) {
@@ -175,16 +168,13 @@ fn writes(stage: &Stage, verb: Verb, resource: &str) -> usize {
 
 /// Waits for a value of a series: the answer to a write follows its effect.
 fn counts(stage: &Stage, program: &mut Program, series: &str, value: u64) {
-    stage.eventually(&format!("{series} is {value}"), || {
-        metric(program, series) == Some(value)
-    });
+    stage.eventually(&format!("{series} is {value}"), || metric(program, series) == Some(value));
 }
 
 fn metric(program: &mut Program, series: &str) -> Option<u64> {
     let (_, text) = program.http_get("/metrics").unwrap();
     let series = format!("local_volume_node_cleanup_{series} ");
-    text.lines()
-        .find_map(|line| line.strip_prefix(&series)?.parse().ok())
+    text.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok())
 }
 
 #[test]
@@ -206,9 +196,7 @@ fn a_claim_is_deleted_when_its_node_was_gone_for_the_delay() {
     let marker = stage.named("marker");
     let of_others = |r: &Request| r.resource == CLAIMS || (r.resource == PVS && r.name != marker);
     let asked = stage.requests().since(mark);
-    let asked = asked
-        .iter()
-        .filter(|r| r.verb != Verb::Watch && of_others(r));
+    let asked = asked.iter().filter(|r| r.verb != Verb::Watch && of_others(r));
     assert_eq!(asked.count(), 0, "nothing is asked for without need");
 
     let (lost, delay) = (Timestamp::now(), delay(&stage));
@@ -224,30 +212,20 @@ fn a_claim_is_deleted_when_its_node_was_gone_for_the_delay() {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
     assert!(claim(&stage, "data").is_some());
-    assert_eq!(
-        metric(&mut cleanup, "pending_persistentvolumeclaims"),
-        Some(1)
-    );
+    assert_eq!(metric(&mut cleanup, "pending_persistentvolumeclaims"), Some(1));
 
     claim_goes(&stage, "data");
     let took = Timestamp::now().duration_since(lost).unsigned_abs();
     assert!(took >= delay, "too early: {took:?}");
     pv_goes(&stage, &pv);
-    counts(
-        &stage,
-        &mut cleanup,
-        "persistentvolumeclaim_delete_total",
-        1,
-    );
+    counts(&stage, &mut cleanup, "persistentvolumeclaim_delete_total", 1);
     let released = "persistentvolume_delete_total{phase=\"Released\"}";
     counts(&stage, &mut cleanup, released, 1);
     assert_eq!(writes(&stage, Verb::Delete, CLAIMS), 1);
     assert_eq!(writes(&stage, Verb::Delete, PVS), 2, "with the marker");
     assert_eq!(events(&stage, "ReferencedNodeDeleted").len(), 1);
     stage.eventually("the log says that all is done", || {
-        cleanup
-            .log()
-            .contains("remaining objects of lost nodes claims=0 pvs=0")
+        cleanup.log().contains("remaining objects of lost nodes claims=0 pvs=0")
     });
     assert_eq!(stage.claim_phase("safe"), "Bound", "its node is there");
     assert_eq!(timers(&cleanup, &safe), 0);
@@ -292,10 +270,7 @@ fn a_restart_repeats_no_event_and_shortens_no_delay() {
     let begun = Instant::now();
     let _second = cleanup(&stage, "second", &args);
     claim_goes(&stage, "data");
-    assert!(
-        begun.elapsed() >= delay(&stage),
-        "counted by what it has seen"
-    );
+    assert!(begun.elapsed() >= delay(&stage), "counted by what it has seen");
     assert_eq!(events(&stage, "ReferencedNodeDeleted").len(), 1);
 }
 

@@ -57,10 +57,7 @@ fn a_class_with_a_selector_is_refused_by_name() {
     stage.class("open", &json!({ "selector": zone }));
     let (code, log) = refusal(&stage);
     assert_eq!(code, Some(2), "{log}");
-    assert!(
-        log.contains(&stage.named("open")) && log.contains("selector"),
-        "{log}"
-    );
+    assert!(log.contains(&stage.named("open")) && log.contains("selector"), "{log}");
 }
 
 /// Without the UID `kubectl describe pod` does not show them.
@@ -86,9 +83,7 @@ fn events_on_the_pod_carry_its_name_and_uid() {
     let events: Api<Event> = Api::namespaced(stage.client.clone(), &stage.namespace());
     let events = stage.request(events.list(&ListParams::default()));
     let mut about = events.items.into_iter().map(|event| event.involved_object);
-    let pod = about
-        .find(|about| about.kind.as_deref() == Some("Pod"))
-        .unwrap();
+    let pod = about.find(|about| about.kind.as_deref() == Some("Pod")).unwrap();
     assert_eq!(pod.name.as_deref(), Some("provisioner-abcde"));
     assert_eq!(pod.uid, uid);
 }

@@ -24,9 +24,7 @@ fn permitted() -> BTreeSet<Permission> {
         serde_saphyr::from_multiple(&fs::read_to_string(MANIFEST).unwrap()).unwrap();
     let words = |list: &Value| -> Vec<String> { serde_json::from_value(list.clone()).unwrap() };
     let mut permitted = BTreeSet::new();
-    let rules = documents
-        .iter()
-        .map(|role| role["rules"].as_array().unwrap());
+    let rules = documents.iter().map(|role| role["rules"].as_array().unwrap());
     for rule in rules.flatten() {
         for group in words(&rule["apiGroups"]) {
             for resource in words(&rule["resources"]) {
@@ -129,10 +127,7 @@ fn operator_role_permits_what_the_commands_request_and_nothing_else() {
     stage.delete_claim("claim");
     stage.in_phase(&pv, "Released");
     run(&stage, &["rebind", &pv], 0);
-    stage.patch_pv(
-        &pv,
-        &json!({ "spec": { "persistentVolumeReclaimPolicy": "Delete" } }),
-    );
+    stage.patch_pv(&pv, &json!({ "spec": { "persistentVolumeReclaimPolicy": "Delete" } }));
     // The disk has another path now. It would be offered if it were empty.
     keep_secret(&path);
     let moved = stage.sandbox.bind(&path, "disks/fast/moved").unwrap();

@@ -32,10 +32,7 @@ fn a_disk_is_skipped_for_its_partitions_whatever_the_names() {
         let reported = status_of(&mut provisioner, path)["detail"].to_string();
         let named = |path: &Path| reported.contains(path.to_str().unwrap());
         // It names one of the parts: the one whose PV was known at that pass.
-        assert!(
-            named(path) && (named(&first) || named(&second)),
-            "{reported}"
-        );
+        assert!(named(path) && (named(&first) || named(&second)), "{reported}");
     }
 
     // A tenant of one part is cleaned up after, and the other's data stays.

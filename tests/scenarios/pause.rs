@@ -14,17 +14,12 @@ fn is_paused(volume: &mut Occupied) {
 fn the_configuration_pauses_the_node() {
     let mut volume = or_skip!(occupied());
     volume.stage.configure("pauseCleaning", "true");
-    volume.stage.eventually("the pause is in force", || {
-        status(&mut volume.provisioner)["paused"] == true
-    });
+    volume
+        .stage
+        .eventually("the pause is in force", || status(&mut volume.provisioner)["paused"] == true);
     volume.release();
     is_paused(&mut volume);
-    in_state(
-        &volume.stage,
-        &mut volume.provisioner,
-        &volume.path,
-        "Paused",
-    );
+    in_state(&volume.stage, &mut volume.provisioner, &volume.path, "Paused");
     // Discovery goes on.
     let another = fast(&volume.stage, "vol-2");
     volume.stage.available(&another, None);

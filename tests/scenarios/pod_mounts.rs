@@ -27,12 +27,7 @@ impl Class {
         let disk = ext4(&stage);
         let source = mount(&stage, &disk, "source");
         let provisioner = stage.provisioner();
-        let class = Self {
-            stage,
-            source,
-            _disk: disk,
-            provisioner,
-        };
+        let class = Self { stage, source, _disk: disk, provisioner };
         Some(class)
     }
 

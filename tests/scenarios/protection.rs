@@ -68,10 +68,7 @@ fn an_unused_pv_is_deleted_at_once_and_unwiped() {
     stage.delete_pv(&name(&unused));
     let fresh = offered_again(&stage, &volume, &unused);
     assert!(!is_protected(&fresh));
-    assert!(
-        has_secret(&volume),
-        "what an administrator put there is not to be wiped"
-    );
+    assert!(has_secret(&volume), "what an administrator put there is not to be wiped");
 }
 
 #[test]
@@ -132,18 +129,13 @@ fn disabled_it_is_removed_from_live_pvs_and_never_from_terminating_ones() {
         });
     }
     stage.still(&mut second, "a Terminating one keeps it", || {
-        has_secret(&deleted_at)
-            && stage
-                .pv(&name(&deleted))
-                .is_some_and(|pv| is_protected(&pv))
+        has_secret(&deleted_at) && stage.pv(&name(&deleted)).is_some_and(|pv| is_protected(&pv))
     });
     assert!(second.stop(stage.timeout()).unwrap().success());
 
     stage.configure("protectReleasedData", "true");
     let _third = stage.provisioner();
-    stage.eventually("the finalizer is on again", || {
-        stage.pv(&name(&bound)).filter(is_protected)
-    });
+    stage.eventually("the finalizer is on again", || stage.pv(&name(&bound)).filter(is_protected));
     annotate(&stage, &name(&deleted), PAUSED, Value::Null);
     let fresh = offered_again(&stage, &deleted_at, &deleted);
     assert_eq!(annotation(&fresh, PAUSED), None);

@@ -29,14 +29,7 @@ const UNINSTALL: [&str; 6] = uninstall("--absent-for=1s", "--timeout=30s");
 const UNINSTALL_TIMES_OUT: [&str; 6] = uninstall("--absent-for=0s", "--timeout=2s");
 
 const fn uninstall<'a>(absent_for: &'a str, timeout: &'a str) -> [&'a str; 6] {
-    [
-        "release",
-        "--finalizers",
-        "--daemonset",
-        DAEMON_SET,
-        absent_for,
-        timeout,
-    ]
+    ["release", "--finalizers", "--daemonset", DAEMON_SET, absent_for, timeout]
 }
 
 /// A stage with the class `fast` in a cluster of its own.
@@ -88,10 +81,7 @@ fn container() -> Value {
 /// Deletes the DaemonSet; what becomes of its Pods is in the policy.
 fn delete_daemon_set(stage: &Stage, policy: PropagationPolicy) {
     let stays = policy == PropagationPolicy::Foreground;
-    let params = DeleteParams {
-        propagation_policy: Some(policy),
-        ..DeleteParams::default()
-    };
+    let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
     stage.request(daemon_sets(stage).delete(DAEMON_SET, &params));
     if !stays {
         stage.eventually("the DaemonSet is gone", || !is_installed(stage));
@@ -125,9 +115,7 @@ fn install(stage: &Stage) {
 }
 
 fn is_installed(stage: &Stage) -> bool {
-    stage
-        .request(daemon_sets(stage).get_opt(DAEMON_SET))
-        .is_some()
+    stage.request(daemon_sets(stage).get_opt(DAEMON_SET)).is_some()
 }
 
 /// A PV with our finalizer, in a phase, of another node, whose provisioner does not run.
@@ -175,9 +163,7 @@ fn without_its_provisioner_a_pv_is_released_if_nothing_is_to_be_cleaned() {
         assert!(!is_held(&stage, &pv), "{pv}");
         assert!(!is_terminating(&stage.pv(&pv).unwrap()), "{pv}");
     }
-    stage.eventually("the one that was never used is gone", || {
-        stage.pv(&gone).is_none()
-    });
+    stage.eventually("the one that was never used is gone", || stage.pv(&gone).is_none());
 
     let text = run(&stage, &UNINSTALL, 0);
     assert!(text.contains("from 0 Pers"), "{text}");
@@ -209,15 +195,11 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
     assert!(!is_held(&stage, &marked));
     stage.eventually("the paused one is gone", || stage.pv(&paused).is_none());
     assert!(text.contains("--abandon-unmarked"), "{text}");
-    for (base, why) in [
-        ("released", "released, not"),
-        ("deleted", "deleted, not"),
-        ("wiped", "deleted, not"),
-    ] {
-        let (path, claim) = (
-            format!("/mnt/elsewhere/{base}"),
-            format!("{}/{base}", stage.namespace()),
-        );
+    for (base, why) in
+        [("released", "released, not"), ("deleted", "deleted, not"), ("wiped", "deleted, not")]
+    {
+        let (path, claim) =
+            (format!("/mnt/elsewhere/{base}"), format!("{}/{base}", stage.namespace()));
         let unclean = format!("UNCLEAN: PV {} ", stage.named(base));
         let row = text.lines().find(|line| line.starts_with(&unclean));
         let row = row.unwrap_or_default();
@@ -226,18 +208,11 @@ fn data_that_was_not_cleaned_keeps_its_finalizer_and_is_listed() {
         }
     }
     assert!(!is_held(&stage, &free));
-    assert!(
-        [&released, &deleted, &wiped]
-            .iter()
-            .all(|pv| is_held(&stage, pv))
-    );
+    assert!([&released, &deleted, &wiped].iter().all(|pv| is_held(&stage, pv)));
 
     let abandon = [&UNINSTALL[..], &["--abandon-unmarked"]].concat();
     let text = run(&stage, &abandon, 0);
-    let loud = text
-        .lines()
-        .filter(|line| line.starts_with("ABANDONED"))
-        .collect::<Vec<_>>();
+    let loud = text.lines().filter(|line| line.starts_with("ABANDONED")).collect::<Vec<_>>();
     assert_eq!(loud.len(), 2, "{text}");
     let line = loud.iter().find(|line| line.contains(&released)).unwrap();
     assert!(line.contains("/mnt/elsewhere/released"), "{text}");
@@ -258,21 +233,12 @@ fn a_node_must_be_gone_by_name_and_by_label() {
     for (name, label) in [(&node, &another), (&another, &node)] {
         stage.register_node(name, Some(label));
         let text = run(&stage, &args, 2);
-        assert!(
-            text.contains(&format!("there is the Node {name}")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("there is the Node {name}")), "{text}");
         assert!(is_held(&stage, &theirs));
         stage.request(nodes.delete(name, &DeleteParams::default()));
     }
     let ours = stage.named("ours");
-    let mut of_ours = pv_by_hand(
-        &stage,
-        &ours,
-        "fast",
-        "/mnt/elsewhere/ours".as_ref(),
-        "20Mi",
-    );
+    let mut of_ours = pv_by_hand(&stage, &ours, "fast", "/mnt/elsewhere/ours".as_ref(), "20Mi");
     of_ours["metadata"]["finalizers"] = json!(["local-volume-provisioner/cleanup"]);
     stage.create_pv(of_ours);
     run(&stage, &args, 0);
@@ -285,10 +251,7 @@ fn a_node_without_volumes_is_reported() {
     let stage = or_skip!(own_cluster());
     let free = held(&stage, "free", "Available");
     let text = run(&stage, &["release", "--finalizers", "--node=typo"], 1);
-    assert!(
-        text.contains("No PersistentVolume names node \"typo\""),
-        "{text}"
-    );
+    assert!(text.contains("No PersistentVolume names node \"typo\""), "{text}");
     assert!(is_held(&stage, &free));
     let text = run(&stage, &["release", "--finalizers", "--node="], 2);
     assert!(text.contains("--node"), "{text}");

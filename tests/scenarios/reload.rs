@@ -70,9 +70,7 @@ fn remove_class(stage: &Stage, class: &str) -> Value {
 fn logged(stage: &Stage, provisioner: &Program, words: &str) -> String {
     stage.eventually(&format!("{words:?} in the log"), || {
         let log = provisioner.log();
-        log.lines()
-            .find(|line| line.contains(words))
-            .map(str::to_owned)
+        log.lines().find(|line| line.contains(words)).map(str::to_owned)
     })
 }
 

@@ -14,12 +14,7 @@ fn is_unprotected(volume: &mut Occupied) {
 
 /// The data of the deleted PV stays, and is handed to no other tenant.
 fn is_dirty(volume: &mut Occupied) {
-    let Occupied {
-        stage,
-        provisioner,
-        path,
-        ..
-    } = volume;
+    let Occupied { stage, provisioner, path, .. } = volume;
     stage.event("VolumeDirty", "vol-1");
     stage.still(provisioner, "it is not offered", || {
         has_secret(path) && stage.pvs_at(path).is_empty()
@@ -49,10 +44,7 @@ fn a_terminating_pv_whose_volume_is_gone_is_abandoned_by_retain() {
     std::fs::remove_dir(&volume.path).unwrap();
     volume.delete_pv();
     stage.delete_claim("claim");
-    let text = stage.event(
-        "VolumeFailedDelete",
-        "set the PV's reclaim policy to Retain",
-    );
+    let text = stage.event("VolumeFailedDelete", "set the PV's reclaim policy to Retain");
     assert!(text.contains(&volume.path.display().to_string()), "{text}");
     set_policy(stage, &volume.pv, "Retain");
     is_gone(stage, &volume.pv);

@@ -53,10 +53,7 @@ fn operations(operations: Value) -> Patch<Value> {
 }
 
 fn keys_of(node: &Node) -> BTreeSet<String> {
-    let taints = node
-        .spec
-        .iter()
-        .flat_map(|spec| spec.taints.iter().flatten());
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.map(|taint| taint.key.clone()).collect()
 }
 
@@ -71,26 +68,17 @@ fn is_tainted(stage: &Stage) -> bool {
 
 fn is_freed(stage: &Stage) {
     stage.eventually("the startup taint is gone", || !is_tainted(stage));
-    assert!(
-        keys(stage).contains(OTHER),
-        "the other one stays: {:?}",
-        keys(stage)
-    );
+    assert!(keys(stage).contains(OTHER), "the other one stays: {:?}", keys(stage));
 }
 
 #[test]
 fn fault_10_the_startup_taint_is_removed_when_the_node_is_ready_and_not_before() {
     let (stage, volume) = or_skip!(tainted());
-    let refusal = stage
-        .faults()
-        .on(Verb::Create)
-        .resource("persistentvolumes")
-        .answer(Answer::code(500));
+    let refusal =
+        stage.faults().on(Verb::Create).resource("persistentvolumes").answer(Answer::code(500));
     let mut provisioner = stage.provisioner();
     stage.eventually("a PV is tried", || refusal.hits() > 0);
-    stage.still(&mut provisioner, "the taint, while a PV is missing", || {
-        is_tainted(&stage)
-    });
+    stage.still(&mut provisioner, "the taint, while a PV is missing", || is_tainted(&stage));
     refusal.clear();
     is_freed(&stage);
     stage.available(&volume, None);
@@ -115,9 +103,7 @@ fn without_the_option_or_the_taint_nothing_is_written() {
     ready(&stage, &mut provisioner);
     stage.still(&mut provisioner, "the taint", || is_tainted(&stage));
     let asked = stage.requests().since(mark);
-    let written = asked
-        .iter()
-        .filter(|it| it.resource == "nodes" && it.writes());
+    let written = asked.iter().filter(|it| it.resource == "nodes" && it.writes());
     assert_eq!(written.count(), 0, "{asked:?}");
 }
 
@@ -135,19 +121,13 @@ fn failed_requests_are_retried() {
     let mut provisioner = stage.provisioner();
     stage.event("PermissionMissing", "patch nodes");
     let right = "missing_permission{resource=\"nodes\",verb=\"patch\"}";
-    stage.eventually("the right is missed", || {
-        metric(&mut provisioner, right) == Some(1)
-    });
+    stage.eventually("the right is missed", || metric(&mut provisioner, right) == Some(1));
     assert!(is_tainted(&stage));
     denied.clear();
-    stage.within(Duration::from_secs(30), "the taint is gone", || {
-        !is_tainted(&stage)
-    });
+    stage.within(Duration::from_secs(30), "the taint is gone", || !is_tainted(&stage));
     assert!(keys(&stage).contains(OTHER));
     assert!(faults.iter().all(|fault| fault.hits() == 1));
-    stage.eventually("the right is there", || {
-        metric(&mut provisioner, right) == Some(0)
-    });
+    stage.eventually("the right is there", || metric(&mut provisioner, right) == Some(0));
 }
 
 #[test]
@@ -191,9 +171,7 @@ fn write_without_end(stage: &Stage, stop: &Arc<AtomicBool>) -> thread::JoinHandl
                 { "op": "add", "path": "/spec/taints/-", "value": taint(&key, "NoSchedule") },
             ]);
             let change = operations(append);
-            runtime
-                .block_on(nodes.patch(&node, &params, &change))
-                .unwrap();
+            runtime.block_on(nodes.patch(&node, &params, &change)).unwrap();
             mine.insert(key);
             writes += 1;
             // One is removed for each that is added, once there are a few.
@@ -202,11 +180,8 @@ fn write_without_end(stage: &Stage, stop: &Arc<AtomicBool>) -> thread::JoinHandl
                 let taints = found.spec.and_then(|spec| spec.taints).unwrap_or_default();
                 let there: BTreeSet<_> = taints.iter().map(|taint| taint.key.clone()).collect();
                 assert!(mine.is_subset(&there), "lost: {mine:?} in {there:?}");
-                let (at, gone) = taints
-                    .iter()
-                    .enumerate()
-                    .find(|(_, taint)| mine.contains(&taint.key))
-                    .unwrap();
+                let (at, gone) =
+                    taints.iter().enumerate().find(|(_, taint)| mine.contains(&taint.key)).unwrap();
                 let place = format!("/spec/taints/{at}");
                 let remove = json!([
                     { "op": "test", "path": place, "value": gone },
@@ -214,10 +189,7 @@ fn write_without_end(stage: &Stage, stop: &Arc<AtomicBool>) -> thread::JoinHandl
                 ]);
                 let change = operations(remove);
                 // Refused if the list has changed.
-                if runtime
-                    .block_on(nodes.patch(&node, &params, &change))
-                    .is_ok()
-                {
+                if runtime.block_on(nodes.patch(&node, &params, &change)).is_ok() {
                     mine.remove(&gone.key);
                     writes += 1;
                 }

@@ -41,9 +41,7 @@ fn devices_are_dirty_after_the_state_directory_was_removed() {
         (code == 503 && text.contains("state directory")).then_some(())
     });
     let unknown = link(&data, &dir, "data");
-    stage.still(&mut provisioner, "nothing is offered", || {
-        stage.pvs_at(&unknown).is_empty()
-    });
+    stage.still(&mut provisioner, "nothing is offered", || stage.pvs_at(&unknown).is_empty());
 
     // The runtime makes the directory again for the next container.
     provisioner.kill();

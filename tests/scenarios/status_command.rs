@@ -29,15 +29,10 @@ fn status_requires_no_ca_bundle() {
     let mut provisioner = stage.provisioner();
     let address = provisioner.http_address().unwrap();
     let mut command = stage.command();
-    command
-        .env("SSL_CERT_FILE", "/nowhere")
-        .env("SSL_CERT_DIR", "/nowhere");
+    command.env("SSL_CERT_FILE", "/nowhere").env("SSL_CERT_DIR", "/nowhere");
     command.args(["status", "--listen-address", &address]);
     let output = command.output().unwrap();
-    assert!(
-        output.stdout.starts_with(stage.node().as_bytes()),
-        "{output:?}"
-    );
+    assert!(output.stdout.starts_with(stage.node().as_bytes()), "{output:?}");
 }
 
 /// A harmless entry comes first by the alphabet, and last by what it requires.
@@ -86,17 +81,8 @@ fn status_reports_a_healthy_node() {
     assert!(said.out.starts_with(&heading), "{}", said.out);
     let row = said.out.lines().find(|line| line.starts_with("vol "));
     let words: Vec<_> = row.unwrap().split_whitespace().collect();
-    assert_eq!(
-        words,
-        ["vol", &name, "Available", "1Mi", "-"],
-        "{}",
-        said.out
-    );
-    assert!(
-        !said.out.contains('\x1b'),
-        "no colours in a pipe: {:?}",
-        said.out
-    );
+    assert_eq!(words, ["vol", &name, "Available", "1Mi", "-"], "{}", said.out);
+    assert!(!said.out.contains('\x1b'), "no colours in a pipe: {:?}", said.out);
 
     let said = ask(&stage, &["--listen-address", &address, "-o", "json"]);
     let document: Value = serde_json::from_str(&said.out).unwrap();
@@ -146,11 +132,7 @@ fn a_provisioner_that_does_not_answer_is_reported_with_the_next_step() {
     // The API server is no provisioner, and there is none in this cluster.
     let said = ask(&stage, &["--all", "--namespace", &stage.namespace()]);
     assert_eq!(said.code, Some(1), "{}", said.err);
-    assert!(
-        said.err.contains("no provisioner's pod was found"),
-        "{}",
-        said.err
-    );
+    assert!(said.err.contains("no provisioner's pod was found"), "{}", said.err);
 }
 
 /// A stage whose pods can have the address of a provisioner, and two ready provisioners with their pods.

@@ -32,19 +32,10 @@ fn system_directory_in_the_discovery_directory_is_neither_offered_nor_wiped() {
     let (stage, []) = or_skip!(fast_stage([]));
     // In place of the machine's own: should this ever fail, it must not cost the machine.
     let home = Path::new("/home");
-    mount(
-        Some("home"),
-        home,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        Some("size=1m"),
-    )
-    .unwrap();
+    mount(Some("home"), home, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
     let kubelet = stage.kubelet_dir();
-    let entries = [
-        (home, "home", "/home is in it"),
-        (&kubelet, "kubelet", "/kubelet/pods is in it"),
-    ];
+    let entries =
+        [(home, "home", "/home is in it"), (&kubelet, "kubelet", "/kubelet/pods is in it")];
     let entries = entries.map(|(dir, name, why)| {
         let entry = format!("disks/fast/{name}");
         (why, stage.sandbox.bind(dir, &entry).unwrap())

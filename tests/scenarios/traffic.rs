@@ -49,9 +49,7 @@ fn an_idle_node_asks_nothing_while_others_make_classes() {
         stage.storage_class(&format!("another-{number}"), "Delete", "Immediate");
     }
     let last = passes(&mut provisioner);
-    stage.eventually("the loop has looked", || {
-        passes(&mut provisioner) >= last + 2
-    });
+    stage.eventually("the loop has looked", || passes(&mut provisioner) >= last + 2);
     let asked = requests.since(mark);
     assert!(asked.is_empty(), "{asked:?}");
 }
@@ -92,17 +90,12 @@ fn a_pass_that_changes_nothing_asks_nothing() {
     let requests = stage.requests();
     let (mark, before) = (requests.mark(), passes(&mut provisioner));
     for number in 0..10 {
-        let dir = stage
-            .sandbox
-            .dir(&format!("disks/fast/no-mount-{number}"))
-            .unwrap();
+        let dir = stage.sandbox.dir(&format!("disks/fast/no-mount-{number}")).unwrap();
         let elsewhere = tmpfs(&stage, "elsewhere");
         stage.sandbox.umount(&elsewhere).unwrap();
         std::fs::remove_dir(dir).unwrap();
     }
-    stage.eventually("the loop has looked", || {
-        passes(&mut provisioner) >= before + 3
-    });
+    stage.eventually("the loop has looked", || passes(&mut provisioner) >= before + 3);
     let asked = requests.since(mark);
     assert!(asked.is_empty(), "{asked:?}");
 }
@@ -119,21 +112,11 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
     let ours = format!("labelSelector=kubernetes.io%2Fhostname%3D{}", stage.node());
     let unlabelled = "labelSelector=%21kubernetes.io%2Fhostname";
     let watches: Vec<_> = paths(Verb::Watch).collect();
-    assert!(
-        watches.len() == 1 && watches[0].contains(&ours),
-        "{watches:?}"
-    );
+    assert!(watches.len() == 1 && watches[0].contains(&ours), "{watches:?}");
     let (of_strays, of_ours): (Vec<_>, Vec<_>) =
         paths(Verb::List).partition(|path| path.contains(unlabelled));
-    assert_eq!(
-        of_strays.len(),
-        1,
-        "one list of the PVs without a label: {of_strays:?}"
-    );
-    assert!(
-        of_ours.iter().all(|path| path.contains(&ours)),
-        "{of_ours:?}"
-    );
+    assert_eq!(of_strays.len(), 1, "one list of the PVs without a label: {of_strays:?}");
+    assert!(of_ours.iter().all(|path| path.contains(&ours)), "{of_ours:?}");
 
     let streamed = || of_pvs(Verb::Watch).map(|it| it.bytes()).sum::<u64>();
     let before = streamed();
@@ -150,10 +133,7 @@ fn foreign_volumes_cost_no_byte_and_ours_are_found_by_label() {
     let size = serde_json::to_string(&own).unwrap().len() as u64;
     // It is made, without a phase and so shorter, and perhaps made Available already: one or two events of this one, and
     // nothing of the fifty others.
-    assert!(
-        (size / 2..4 * size).contains(&streamed),
-        "{streamed} bytes for one PV of {size}"
-    );
+    assert!((size / 2..4 * size).contains(&streamed), "{streamed} bytes for one PV of {size}");
     let made = requests.since(mark);
     let made = made.iter().filter(|request| request.writes()).count();
     assert_eq!(made, 1, "one PV, and nothing for the fifty");

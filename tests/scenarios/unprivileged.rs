@@ -34,13 +34,7 @@ fn unprivileged(stage: &Stage, capabilities: &str) -> Option<Program> {
         command.env(key, value.unwrap_or_default());
     }
     command
-        .args([
-            "--no-new-privs",
-            "--inh-caps",
-            "-all",
-            "--bounding-set",
-            capabilities,
-        ])
+        .args(["--no-new-privs", "--inh-caps", "-all", "--bounding-set", capabilities])
         .arg(BINARY)
         .arg("--config")
         .arg(stage.config_dir())
@@ -88,34 +82,19 @@ fn filesystems_are_offered_and_hostile_trees_wiped_with_four_capabilities() {
     let memory = fast(&stage, "memory");
     let mut provisioner = or_skip!(unprivileged(&stage, FOUR));
     let offered = stage.available(&volume, None);
-    assert!(
-        identity(&offered).contains("uuid="),
-        "{}",
-        identity(&offered)
-    );
+    assert!(identity(&offered).contains("uuid="), "{}", identity(&offered));
     stage.available(&memory, None);
-    let (old, older) = (
-        stage.occupy("claim", &volume),
-        stage.occupy("other", &memory),
-    );
+    let (old, older) = (stage.occupy("claim", &volume), stage.occupy("other", &memory));
     be_hostile(&volume);
     stage.delete_claim("claim");
     stage.delete_claim("other");
     stage.available(&volume, Some(&uid(&old)));
     stage.available(&memory, Some(&uid(&older)));
     assert!(entries(&volume).is_empty() && entries(&memory).is_empty());
-    stage.eventually("the node is ready", || {
-        provisioner.http_get("/ready").unwrap().0 == 200
-    });
-    assert!(
-        !provisioner.log().contains("ERROR"),
-        "nothing it wants is denied"
-    );
+    stage.eventually("the node is ready", || provisioner.http_get("/ready").unwrap().0 == 200);
+    assert!(!provisioner.log().contains("ERROR"), "nothing it wants is denied");
     let off = status(&mut provisioner)["unprotected"].to_string();
-    assert!(
-        off.contains("marks of filesystems stay on this node"),
-        "{off}"
-    );
+    assert!(off.contains("marks of filesystems stay on this node"), "{off}");
     assert!(off.contains("CAP_SYS_ADMIN"), "{off}");
     stage.event("ProtectionMissing", "CAP_SYS_ADMIN is missing");
     assert_eq!(provisioner.log().matches("is trimmed").count(), 1);
@@ -152,30 +131,18 @@ fn pod_without_state_directory_and_kubelet_reports_that_it_does_not_protect() {
     stage.event("ProtectionMissing", "marks are off");
     stage.event("ProtectionMissing", "/nowhere lacks its pods and plugins");
     let metrics = provisioner.http_get("/metrics").unwrap().1;
-    for (feature, on) in [
-        ("marks", 0),
-        ("marks_on_filesystems", 1),
-        ("kubelet_mounts", 0),
-    ] {
+    for (feature, on) in [("marks", 0), ("marks_on_filesystems", 1), ("kubelet_mounts", 0)] {
         let gauge = format!("local_volume_provisioner_protection{{feature=\"{feature}\"}} {on}");
         assert!(metrics.contains(&gauge), "{gauge}");
     }
     // The provisioner sees its PV later than this test does.
-    stage.eventually("the node is ready", || {
-        provisioner.http_get("/ready").unwrap().0 == 200
-    });
+    stage.eventually("the node is ready", || provisioner.http_get("/ready").unwrap().0 == 200);
     let address = provisioner.http_address().unwrap();
-    let command = stage
-        .command()
-        .args(["status", "--listen-address", &address])
-        .output();
+    let command = stage.command().args(["status", "--listen-address", &address]).output();
     let output = command.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let second = text.lines().nth(1).unwrap();
-    assert!(
-        second.starts_with("  warning:    marks are off: "),
-        "{text}"
-    );
+    assert!(second.starts_with("  warning:    marks are off: "), "{text}");
     assert!(output.status.success(), "it serves as its pod allows");
 }
 
@@ -187,13 +154,7 @@ fn a_device_is_refused_with_the_remedy_and_delays_no_filesystem() {
     let nodes = tmpfs(&stage, "nodes");
     let node = |name: &str, device: &Path| {
         let number = fs::metadata(device).unwrap().rdev();
-        mknod(
-            &nodes.join(name),
-            SFlag::S_IFBLK,
-            Mode::from_bits_truncate(0o600),
-            number,
-        )
-        .unwrap();
+        mknod(&nodes.join(name), SFlag::S_IFBLK, Mode::from_bits_truncate(0o600), number).unwrap();
     };
     node("disk", disk.path());
     node("used", other.path());
@@ -214,12 +175,7 @@ fn a_device_is_refused_with_the_remedy_and_delays_no_filesystem() {
     let volume = fast(&stage, "vol");
     let mut provisioner = or_skip!(unprivileged(&stage, FOUR));
     stage.available(&volume, None);
-    skipped(
-        &stage,
-        &mut provisioner,
-        &discovery.join("new"),
-        "Unreadable",
-    );
+    skipped(&stage, &mut provisioner, &discovery.join("new"), "Unreadable");
     let reported = status_of(&mut provisioner, &discovery.join("new"));
     let detail = reported["detail"].as_str().unwrap();
     assert!(detail.contains("may not open block devices"), "{detail}");

@@ -146,21 +146,17 @@ impl Script<'_> {
     /// Changes a PV by hand.
     fn edit(&self, pv: &Value, change: impl FnOnce(&mut Value)) {
         self.world.lock().by_hand.insert(uid(pv).to_owned());
-        self.world
-            .modify(&resource::PERSISTENT_VOLUMES, "", name(pv), change);
+        self.world.modify(&resource::PERSISTENT_VOLUMES, "", name(pv), change);
     }
 
     fn set_policy(&self, pv: &Value, policy: &str) {
         if policy == "Retain" {
             let mut state = self.world.lock();
-            state
-                .retained_at
-                .insert(uid(pv).to_owned(), process::elapsed());
+            state.retained_at.insert(uid(pv).to_owned(), process::elapsed());
         }
-        self.world
-            .modify(&resource::PERSISTENT_VOLUMES, "", name(pv), |pv| {
-                pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
-            });
+        self.world.modify(&resource::PERSISTENT_VOLUMES, "", name(pv), |pv| {
+            pv["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+        });
     }
 
     fn strip(&self, pv: &Value) {
@@ -291,8 +287,7 @@ impl Script<'_> {
             let claim = &pv["spec"]["claimRef"]["name"];
             let claims = self.claims();
             for claim in claims.iter().filter(|it| it["metadata"]["name"] == *claim) {
-                self.world
-                    .delete(&resource::PERSISTENT_VOLUME_CLAIMS, claim);
+                self.world.delete(&resource::PERSISTENT_VOLUME_CLAIMS, claim);
             }
             self.set_policy(&pv, "Retain");
             self.world.delete(pvs, &pv);
@@ -308,16 +303,14 @@ impl Script<'_> {
                 let consent = quoted("wipe:").or_else(|| quoted("forget:"));
                 let pvs = &resource::PERSISTENT_VOLUMES;
                 consent.map(|it| {
-                    self.world
-                        .annotate(pvs, "", pv, ANNOTATION_CONSENT, json!(it));
+                    self.world.annotate(pvs, "", pv, ANNOTATION_CONSENT, json!(it));
                 })
             } else {
                 let mut words = detail.split(' ');
                 let word = words.find(|it| it.starts_with(CONSENT_PREFIX));
                 let consent = word.and_then(|it| it.split_once('='));
                 consent.map(|(key, it)| {
-                    self.world
-                        .annotate(&resource::NODES, "", node, key, json!(it));
+                    self.world.annotate(&resource::NODES, "", node, key, json!(it));
                 })
             };
             if given.is_none() && self.world.permit(&detail).is_none() {
@@ -368,9 +361,7 @@ pub fn move_to_other_node(state: &mut State, slot: usize, at: usize) -> &'static
             && other.class == slot.class
             && state.may_be_on(other.node, at)
     });
-    let empty: Vec<_> = (empty.into_iter())
-        .filter(|slot| !state.is_entry_of_made(*slot))
-        .collect();
+    let empty: Vec<_> = (empty.into_iter()).filter(|slot| !state.is_entry_of_made(*slot)).collect();
     let Some(other) = any(&empty) else {
         return "no disk is moved";
     };

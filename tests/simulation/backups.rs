@@ -34,10 +34,7 @@ impl State {
 
 impl Script<'_> {
     pub fn back_up(&mut self) -> &'static str {
-        self.backup = Backup {
-            pvs: self.world.pvs(),
-            claims: self.claims(),
-        };
+        self.backup = Backup { pvs: self.world.pvs(), claims: self.claims() };
         "a backup is made"
     }
 
@@ -51,12 +48,7 @@ impl Script<'_> {
         };
         let mut pv = (**pv).clone();
         let metadata = pv["metadata"].as_object_mut().unwrap();
-        for key in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "deletionTimestamp",
-        ] {
+        for key in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"] {
             metadata.remove(key);
         }
         pv["status"].take();

@@ -57,9 +57,7 @@ impl State {
     /// An operator unmounts a filesystem that no kubelet has mounted, to check it.
     fn take_out_of_service(&mut self) -> bool {
         let is_idle = |slot: &usize| {
-            let at = self.slots[*slot]
-                .disk
-                .filter(|_| self.is_entry_of_made(*slot));
+            let at = self.slots[*slot].disk.filter(|_| self.is_entry_of_made(*slot));
             at.is_some_and(|at| {
                 let disk = &self.disks[at];
                 disk.mounted_for.is_empty() && disk.lock.is_none() && !disk.hangs

@@ -75,14 +75,8 @@ impl World {
         };
         let faults = [
             (is_old(state.paused_at.as_ref()), "cleaning is paused"),
-            (
-                is_old(state.gone_at.get(&wipe.pv_uid)) && !wipe.is_orphan,
-                "its PV is gone",
-            ),
-            (
-                retains && is_old(state.retained_at.get(&wipe.pv_uid)),
-                "its policy is Retain",
-            ),
+            (is_old(state.gone_at.get(&wipe.pv_uid)) && !wipe.is_orphan, "its PV is gone"),
+            (retains && is_old(state.retained_at.get(&wipe.pv_uid)), "its policy is Retain"),
         ];
         for (_, fault) in faults.iter().filter(|(is_fault, _)| *is_fault) {
             state.violation(&format!("a wipe of disk {at} begins, but {fault}"));
@@ -109,11 +103,7 @@ impl World {
     /// Checks how often a process sent the same request in a minute.
     pub fn check_rate(&self, count: usize, method: &Method, path: &str) {
         let mut state = self.lock();
-        let limit = if method.is_safe() {
-            READS * state.disks.len()
-        } else {
-            WRITES
-        };
+        let limit = if method.is_safe() { READS * state.disks.len() } else { WRITES };
         if count == limit {
             state.violation(&format!("{count} times in a minute: {method} {path}"));
         }
@@ -132,10 +122,7 @@ impl World {
         let is_before_rollback = disk.wiped_since < state.rolled_back_at;
         let of_pv = [
             (uid(&pv) != wipe.pv_uid, "its PV is gone"),
-            (
-                !metadata["deletionTimestamp"].is_string(),
-                "its PV is not Terminating",
-            ),
+            (!metadata["deletionTimestamp"].is_string(), "its PV is not Terminating"),
             (
                 !metadata["finalizers"].as_array().is_some_and(has_finalizer),
                 "its PV lacks the finalizer",
@@ -148,23 +135,14 @@ impl World {
                 pv.is_object()
                     && !is_before_rollback
                     && !disk.is_forged
-                    && disk
-                        .data
-                        .as_deref()
-                        .is_some_and(|data| tenant(&pv) != Some(data)),
+                    && disk.data.as_deref().is_some_and(|data| tenant(&pv) != Some(data)),
                 "the data is another tenant's",
             ),
         ];
         let of_disk = [
             (is_claimed && !is_before_rollback, "its claim exists"),
-            (
-                wipe.is_orphan && !disk.has_consent,
-                "no administrator consented",
-            ),
-            (
-                !disk.mounted_for.is_empty() && !is_before_rollback,
-                "it is in use",
-            ),
+            (wipe.is_orphan && !disk.has_consent, "no administrator consented"),
+            (!disk.mounted_for.is_empty() && !is_before_rollback, "it is in use"),
             (lock.is_some() && disk.lock != lock, "it is not locked"),
             (
                 wipe.identity != identity(at, disk)
@@ -237,9 +215,8 @@ impl World {
         if state.by_hand.contains(uid(pv)) {
             return;
         }
-        let same = all
-            .iter()
-            .filter(|other| entry_of(other) == path && node_of(other) == node_of(pv));
+        let same =
+            all.iter().filter(|other| entry_of(other) == path && node_of(other) == node_of(pv));
         if same.count() > 1 {
             state.violation(&format!("{path} has two PVs"));
         }
@@ -293,10 +270,7 @@ impl World {
             };
             let is_its_disk = disk_of(state, pv) == Some(at);
             let is_by_hand = state.by_hand.contains(uid(pv));
-            let is_marked = state
-                .mark(node, at)
-                .valid()
-                .is_some_and(|it| it.pv_uid == uid(pv));
+            let is_marked = state.mark(node, at).valid().is_some_and(|it| it.pv_uid == uid(pv));
             let rolled_back_at = state.rolled_back_at;
             let disk = &mut state.disks[at];
             // A tenant of another disk is seen in the mount table only.
@@ -354,9 +328,9 @@ impl World {
             let disk = &state.disks[slot.disk?];
             let is_deleted = pv["metadata"]["deletionTimestamp"].is_string();
             match phase.as_str() {
-                Some("Bound") => state
-                    .lacks_link(slot, pv)
-                    .then(|| format!("PV {name} of {path} has no link")),
+                Some("Bound") => {
+                    state.lacks_link(slot, pv).then(|| format!("PV {name} of {path} has no link"))
+                }
                 _ if is_deleted => Some(format!("PV {name} of {path} is Terminating")),
                 Some("Available") if disk.data.is_none() || disk.is_forged => None,
                 _ => Some(format!(

@@ -46,17 +46,12 @@ impl State {
     /// What a look at a disk of a node finds.
     pub fn candidate_as(&self, kind: VolumeMode, node: usize, at: usize, reads: bool) -> Candidate {
         let disk = &self.disks[at];
-        let device = DeviceNumber {
-            major: 8,
-            minor: 16 * number(at),
-        };
+        let device = DeviceNumber { major: 8, minor: 16 * number(at) };
         let below = BTreeSet::from([device]);
         let footprint = match kind {
-            VolumeMode::Filesystem => Footprint::Filesystem {
-                devices: below,
-                fs: device,
-                root: "/".into(),
-            },
+            VolumeMode::Filesystem => {
+                Footprint::Filesystem { devices: below, fs: device, root: "/".into() }
+            }
             VolumeMode::Block => Footprint::Device {
                 number: device,
                 below,

@@ -43,10 +43,7 @@ pub struct SimHost {
 impl SimHost {
     pub fn boot_time_now(&self) -> BootTime {
         let boot = self.world.lock().boot_of(self.node);
-        BootTime {
-            boot_id: format!("boot-{boot}-of-{}", self.node),
-            seconds: elapsed().as_secs(),
-        }
+        BootTime { boot_id: format!("boot-{boot}-of-{}", self.node), seconds: elapsed().as_secs() }
     }
 
     /// A killed process goes no further.
@@ -122,10 +119,7 @@ impl SimHost {
 }
 
 fn in_use(user: &str) -> Obstacle {
-    Obstacle::InUse {
-        user: user.into(),
-        notify_after: Duration::from_secs(3),
-    }
+    Obstacle::InUse { user: user.into(), notify_after: Duration::from_secs(3) }
 }
 
 impl Disks for SimHost {
@@ -238,18 +232,9 @@ impl Host for SimHost {
             let held = self.world.take_lock(at, Some(self.process));
             let held = held.ok_or_else(|| in_use("it is locked"))?;
             let plugged = self.world.lock().disks[at].plugged;
-            let lock = SimLock {
-                world: Arc::clone(&self.world),
-                at,
-                held,
-            };
+            let lock = SimLock { world: Arc::clone(&self.world), at, held };
             let host = self.clone();
-            Ok(Box::new(SimVolume {
-                host,
-                candidate,
-                plugged,
-                lock,
-            }) as BoxedVolume)
+            Ok(Box::new(SimVolume { host, candidate, plugged, lock }) as BoxedVolume)
         };
         open.boxed()
     }
@@ -296,10 +281,7 @@ impl Host for SimHost {
             self.goes_on().await;
             let state = self.world.lock();
             let here = (self.node, pv.name.clone());
-            let used = state
-                .disks
-                .iter()
-                .any(|disk| disk.mounted_for.contains(&here));
+            let used = state.disks.iter().any(|disk| disk.mounted_for.contains(&here));
             Ok(KubeletUses {
                 sees_pods: true,
                 would_be_seen: true,

@@ -33,14 +33,8 @@ impl State {
             is_unique: fastrand::bool(),
             is_shared: false,
         };
-        self.disks
-            .push(Disk::new(VolumeMode::Block, 1 + at as u64, global));
-        let spare = Spare {
-            links,
-            loose_on: Some(node),
-            gone_from: None,
-            mishap: None,
-        };
+        self.disks.push(Disk::new(VolumeMode::Block, 1 + at as u64, global));
+        let spare = Spare { links, loose_on: Some(node), gone_from: None, mishap: None };
         self.spares.disks.insert(at, spare);
         at
     }
@@ -218,9 +212,7 @@ impl Processes<'_> {
         let passes = self.running.iter().map(|it| it.pass.borrow().clone());
         let classes = passes.flat_map(|pass| pass.classes.clone());
         let disks = classes.flat_map(|class| class.disks);
-        disks
-            .map(|it| format!("{}: {:?}", it.link, it.left_alone))
-            .collect()
+        disks.map(|it| format!("{}: {:?}", it.link, it.left_alone)).collect()
     }
 
     /// An operator approves all that waits.

@@ -83,11 +83,7 @@ async fn clean(world: &World, pod: &Value, wipe: &Wipe) -> bool {
     world.answers(at).await;
     // A foreign image takes no lock.
     let is_foreign = fastrand::bool();
-    let lock = if is_foreign {
-        None
-    } else {
-        world.take_lock(at, None)
-    };
+    let lock = if is_foreign { None } else { world.take_lock(at, None) };
     if lock.is_none() && !is_foreign {
         return false;
     }

@@ -40,9 +40,7 @@ impl Bindings {
     /// The links of a node, with their targets.
     pub fn links_of(&self, node: usize) -> BTreeMap<String, String> {
         let links = self.links.iter().filter(|(key, _)| key.0 == node);
-        links
-            .map(|(key, path)| (key.1.clone(), path.clone()))
-            .collect()
+        links.map(|(key, path)| (key.1.clone(), path.clone())).collect()
     }
 
     pub fn unlink(&mut self, node: usize, token: &str) -> bool {
@@ -151,9 +149,7 @@ impl World {
         // One that was restored by hand.
         let made_for = made_for.or_else(|| disk_of(&state, pv));
         let disk = at.map(|at| &state.disks[at]);
-        let data = disk
-            .filter(|it| !it.is_forged)
-            .and_then(|it| it.data.as_deref());
+        let data = disk.filter(|it| !it.is_forged).and_then(|it| it.data.as_deref());
         let fault = match at {
             _ if is_excused => None,
             None => Some("nothing is mounted there".to_owned()),

@@ -84,18 +84,9 @@ impl World {
         let is_its_disk = at.is_some() && state.made_for.get(uid(pv)).copied() == at;
         let other = at.and_then(|at| state.disks[at].mounted_for.iter().find(|it| it.0 != node));
         let faults = [
-            (
-                !is_out && !is_permitted,
-                "nothing says that its node is off",
-            ),
-            (
-                pods.iter().any(|pod| uses(pod) && runs(pod)),
-                "a pod of its claim runs there",
-            ),
-            (
-                !is_its_disk && !is_late && !state.by_hand.contains(uid(pv)),
-                "its disk is not here",
-            ),
+            (!is_out && !is_permitted, "nothing says that its node is off"),
+            (pods.iter().any(|pod| uses(pod) && runs(pod)), "a pod of its claim runs there"),
+            (!is_its_disk && !is_late && !state.by_hand.contains(uid(pv)), "its disk is not here"),
             (other.is_some(), "its disk is mounted there"),
         ];
         for (_, fault) in faults.iter().filter(|it| it.0) {
@@ -161,8 +152,7 @@ impl Processes<'_> {
         let _ = self.api.store().create(nodes, "", new);
         if self.world.lock().paused_at.is_some() {
             let paused = json!("true");
-            self.world
-                .annotate(nodes, "", name, ANNOTATION_PAUSED, paused);
+            self.world.annotate(nodes, "", name, ANNOTATION_PAUSED, paused);
         }
         self.world.modify(nodes, "", name, |node| {
             node["spec"]["taints"] = json!([]);

@@ -143,9 +143,7 @@ impl State {
             (disk.lock, disk.is_wiped) = (None, false);
             let mut links = self.bindings.links.iter();
             if links.any(|(link, to)| link.0 == node && *to == path) {
-                self.violation(&format!(
-                    "disk {at} is unmounted, and a link leads to {path}"
-                ));
+                self.violation(&format!("disk {at} is unmounted, and a link leads to {path}"));
             }
         }
     }
@@ -247,13 +245,9 @@ impl World {
         }
         let mut state = self.lock();
         let kept = state.mark_of_filesystem(node, at);
-        let is_by_hand = kept
-            .valid()
-            .is_some_and(|it| state.by_hand.contains(&it.pv_uid));
+        let is_by_hand = kept.valid().is_some_and(|it| state.by_hand.contains(&it.pv_uid));
         if !is_by_hand {
-            state.violation(&format!(
-                "disk {at} is reset, and no PV of {path} is Terminating"
-            ));
+            state.violation(&format!("disk {at} is reset, and no PV of {path} is Terminating"));
         }
     }
 }

@@ -179,21 +179,10 @@ fn worlds(size: Size, count: u64) {
         seeds.len()
     );
     assert_none(&failed);
-    assert!(
-        wipes > seeds.len() as u64,
-        "too little happens: {wipes} wipes"
-    );
-    assert_eq!(
-        size.binding == "disk",
-        links > seeds.len() as u64,
-        "{links} mounts by links"
-    );
+    assert!(wipes > seeds.len() as u64, "too little happens: {wipes} wipes");
+    assert_eq!(size.binding == "disk", links > seeds.len() as u64, "{links} mounts by links");
     assert_eq!(size.binding == "disk", taken > 0, "{taken} PVs moved");
-    assert_eq!(
-        size.has_rules,
-        entries > seeds.len() as u64,
-        "{entries} disks taken in"
-    );
+    assert_eq!(size.has_rules, entries > seeds.len() as u64, "{entries} disks taken in");
 }
 
 #[test]
@@ -216,34 +205,22 @@ fn data_is_kept_and_every_volume_is_offered_again() {
 /// Everything is bound to its disk.
 #[test]
 fn nothing_but_its_own_volume_is_mounted_for_a_claim() {
-    let size = Size {
-        binding: "disk",
-        ..SMALL
-    };
+    let size = Size { binding: "disk", ..SMALL };
     worlds(size, 500);
 }
 
 /// The classes have rules for disks, which an operator approves in every second world.
 #[test]
 fn a_blank_disk_becomes_a_volume_and_no_other_does() {
-    let size = Size {
-        binding: "disk",
-        has_rules: true,
-        ..SMALL
-    };
+    let size = Size { binding: "disk", has_rules: true, ..SMALL };
     worlds(size, 200);
 }
 
 /// One of the classes makes filesystems on its disks, and again to clean them.
 #[test]
 fn a_filesystem_is_made_on_a_blank_disk_and_on_no_other() {
-    let size = Size {
-        binding: "disk",
-        has_rules: true,
-        makes_filesystems: true,
-        disks: (0, 2),
-        ..SMALL
-    };
+    let size =
+        Size { binding: "disk", has_rules: true, makes_filesystems: true, disks: (0, 2), ..SMALL };
     worlds(size, 200);
 }
 
@@ -255,25 +232,13 @@ fn twenty_volumes_are_kept_and_offered_again() {
 /// A process dies right after each of its durable effects, one in each run.
 #[test]
 fn a_crash_after_any_durable_effect_leaks_nothing() {
-    let bound = Size {
-        binding: "disk",
-        ..TINY
-    };
-    let ruled = Size {
-        has_rules: true,
-        ..bound
-    };
-    let making = Size {
-        makes_filesystems: true,
-        ..ruled
-    };
+    let bound = Size { binding: "disk", ..TINY };
+    let ruled = Size { has_rules: true, ..bound };
+    let making = Size { makes_filesystems: true, ..ruled };
     let mut moments = Vec::new();
-    for (size, count) in [
-        (TINY, CRASHED),
-        (bound, CRASHED / 2),
-        (ruled, CRASHED / 2),
-        (making, CRASHED / 2),
-    ] {
+    for (size, count) in
+        [(TINY, CRASHED), (bound, CRASHED / 2), (ruled, CRASHED / 2), (making, CRASHED / 2)]
+    {
         for seed in seeds(count) {
             let run = Run::new(seed, size);
             let effects = run.simulate().effects;

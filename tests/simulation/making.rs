@@ -57,13 +57,9 @@ impl Target {
     async fn write_mark(&self, state: MarkState) {
         pause(MOMENT).await;
         self.host.goes_on().await;
-        let mark = MarkOnDisk::Valid(Mark {
-            state,
-            ..self.mark.clone()
-        });
+        let mark = MarkOnDisk::Valid(Mark { state, ..self.mark.clone() });
         let (node, at) = (self.host.node, self.at);
-        self.world()
-            .change(|it| it.set_mark_of_device(node, at, mark));
+        self.world().change(|it| it.set_mark_of_device(node, at, mark));
         self.host.effect().await;
     }
 
@@ -319,12 +315,7 @@ impl SimVolume {
         let held = held.ok_or_else(|| Failure::new("it is locked"))?;
         drop(target);
         let lock = SimLock { world, at, held };
-        let again = Self {
-            host,
-            candidate: self.candidate,
-            plugged,
-            lock,
-        };
+        let again = Self { host, candidate: self.candidate, plugged, lock };
         again.free(Some(mark)).await
     }
 }

@@ -42,11 +42,7 @@ impl Cluster {
         create_classes(&api);
         create_nodes(&api, nodes);
         let store = api.store();
-        let global = GlobalIdentity {
-            hash: "0".repeat(32),
-            is_unique,
-            is_shared: false,
-        };
+        let global = GlobalIdentity { hash: "0".repeat(32), is_unique, is_shared: false };
         let disk = Disk::new(VolumeMode::Block, 1, global);
         let slots = (0..nodes).map(|node| Slot::new(node, 1, 0, Some(0)));
         let world = World::new(store.clone(), vec![disk], slots.collect());
@@ -61,13 +57,7 @@ impl Cluster {
                 }
             }
         });
-        Self {
-            world,
-            loaded: loaded.unwrap(),
-            log: Log::default(),
-            created,
-            api,
-        }
+        Self { world, loaded: loaded.unwrap(), log: Log::default(), created, api }
     }
 
     fn start(&self, at: usize) -> Process {
@@ -143,9 +133,8 @@ fn two_nodes_that_offer_a_disk_at_once_leave_the_older_pv() {
         sleep(SETTLED).await;
         assert_eq!(late.hits(), 2);
         let created = cluster.created.lock().unwrap().clone();
-        let older = created
-            .iter()
-            .min_by_key(|pv| (text(pv, "creationTimestamp"), text(pv, "uid")));
+        let older =
+            created.iter().min_by_key(|pv| (text(pv, "creationTimestamp"), text(pv, "uid")));
         let older = older.unwrap();
         assert_eq!(created.len(), 2);
         assert_eq!(cluster.pvs(), [text(older, "name")]);
@@ -153,18 +142,12 @@ fn two_nodes_that_offer_a_disk_at_once_leave_the_older_pv() {
         let owner = NODES.iter().position(|name| Some(*name) == owner).unwrap();
         let other = processes[1 - owner].take().unwrap();
         assert_eq!(skipped(&other), Some(SkipReason::IdentityOnOtherPV));
-        assert!(
-            !cluster
-                .reported()
-                .contains(&("PersistentVolume".into(), text(older, "name")))
-        );
+        assert!(!cluster.reported().contains(&("PersistentVolume".into(), text(older, "name"))));
 
         let before = cluster.log.lines().len();
         sleep(Duration::from_hours(1)).await;
         let lines = cluster.log.lines();
-        let lists = lines[before..]
-            .iter()
-            .filter(|line| line.contains("identity-hash"));
+        let lists = lines[before..].iter().filter(|line| line.contains("identity-hash"));
         let lists = lists.count();
         assert!((1..16).contains(&lists), "{lists} lists in an hour");
         assert_eq!(cluster.pvs(), [text(older, "name")]);
@@ -191,16 +174,11 @@ fn three_nodes_offer_their_disks_if_a_cloud_gives_all_one_name() {
         assert_eq!(cluster.pvs().len(), 3);
         let reported = cluster.reported();
         assert!(!reported.is_empty());
-        assert!(
-            reported.iter().all(|(kind, _)| kind != "PersistentVolume"),
-            "{reported:?}"
-        );
+        assert!(reported.iter().all(|(kind, _)| kind != "PersistentVolume"), "{reported:?}");
         let before = cluster.log.lines().len();
         sleep(Duration::from_hours(1)).await;
         let lines = cluster.log.lines();
-        let mut lists = lines[before..]
-            .iter()
-            .filter(|line| line.contains("identity-hash"));
+        let mut lists = lines[before..].iter().filter(|line| line.contains("identity-hash"));
         assert_eq!(lists.next(), None);
         assert_eq!(cluster.created.lock().unwrap().len(), 3);
     });
@@ -234,9 +212,7 @@ fn used_pvs_of_one_disk_are_both_reported_after_an_upgrade() {
         reported.sort();
         reported.dedup();
         let of_pvs = cluster.pvs().into_iter();
-        let of_pvs: Vec<_> = of_pvs
-            .map(|pv| ("PersistentVolume".to_owned(), pv))
-            .collect();
+        let of_pvs: Vec<_> = of_pvs.map(|pv| ("PersistentVolume".to_owned(), pv)).collect();
         assert_eq!(reported, of_pvs);
         assert_eq!(cluster.created.lock().unwrap().len(), 2);
     });

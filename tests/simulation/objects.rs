@@ -26,10 +26,7 @@ impl World {
 
     /// Deletes an object at once.
     pub fn delete(&self, of: &'static Resource, object: &Value) {
-        let options = DeleteOptions {
-            grace_period_seconds: Some(0),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
         let namespace = object["metadata"]["namespace"].as_str();
         let namespace = namespace.unwrap_or_default();
         let _ = self.store.delete(of, namespace, name(object), &options);

@@ -117,11 +117,7 @@ fn client(
     let world = Arc::clone(world);
     let rate = Mutex::new(Rate::default());
     let serve = move |request: http::Request<Body>| {
-        if !request
-            .uri()
-            .query()
-            .is_some_and(|it| it.contains("watch=true"))
-        {
+        if !request.uri().query().is_some_and(|it| it.contains("watch=true")) {
             let (method, path) = (request.method(), request.uri().path());
             let count = rate.lock().unwrap().count(method, path);
             world.check_rate(count, method, path);
@@ -220,11 +216,8 @@ impl Process {
                 }
                 tokio::time::sleep(Duration::from_secs(2)).await;
             };
-            let (state, known_state) = watch::channel(ControllerState {
-                settings,
-                node,
-                occupied: Arc::default(),
-            });
+            let (state, known_state) =
+                watch::channel(ControllerState { settings, node, occupied: Arc::default() });
             let context = CleanupContext {
                 host: Arc::new(host),
                 state: known_state,
@@ -289,10 +282,7 @@ impl Process {
 
     /// Changes the configuration.
     pub fn reload(&self, loaded: &Loaded) {
-        let reading = Reading {
-            files: None,
-            verdict: Ok(loaded.clone()),
-        };
+        let reading = Reading { files: None, verdict: Ok(loaded.clone()) };
         self.readings.send_replace(Some(Arc::new(reading)));
         self.wake.notify_one();
     }

@@ -105,21 +105,14 @@ pub fn configuration(is_broken: bool, size: Size, approve: Option<&str>) -> Load
         let mode = ["Filesystem", "Block"][at];
         // Without its rule, a class would offer a disk that is exchanged under the link of an entry.
         let policy = ["Any", "EmptyOnly"][fastrand::usize(..2)];
-        let policy = approve
-            .filter(|_| is_broken)
-            .map_or(policy, |_| "EmptyOnly");
-        let rule = approve
-            .filter(|_| !is_broken)
-            .map_or_else(String::new, |approve| {
-                let filesystem = match name {
-                    "c0" if size.makes_filesystems => ", filesystem: xfs",
-                    _ => "",
-                };
-                format!(
-                    ", devices: {{match: [{}*], approve: {approve}{filesystem}}}",
-                    RULES[at]
-                )
-            });
+        let policy = approve.filter(|_| is_broken).map_or(policy, |_| "EmptyOnly");
+        let rule = approve.filter(|_| !is_broken).map_or_else(String::new, |approve| {
+            let filesystem = match name {
+                "c0" if size.makes_filesystems => ", filesystem: xfs",
+                _ => "",
+            };
+            format!(", devices: {{match: [{}*], approve: {approve}{filesystem}}}", RULES[at])
+        });
         format!(
             "{name}: {{hostDir: /mnt/{name}, mountDir: /mnt/{name}, volumeMode: {mode}, discoveryPolicy: {policy}, cleanMethod: quick{binding}{rule}}}\n"
         )
@@ -130,14 +123,8 @@ pub fn configuration(is_broken: bool, size: Size, approve: Option<&str>) -> Load
     let classes: String = classes.map(class).collect();
     let files = BTreeMap::from([
         ("storageClassMap".to_owned(), classes),
-        (
-            "maxConcurrentCleanups".to_owned(),
-            fastrand::u8(1..4).to_string(),
-        ),
-        (
-            "protectReleasedData".to_owned(),
-            fastrand::bool().to_string(),
-        ),
+        ("maxConcurrentCleanups".to_owned(), fastrand::u8(1..4).to_string()),
+        ("protectReleasedData".to_owned(), fastrand::bool().to_string()),
         ("setPVOwnerRef".to_owned(), fastrand::bool().to_string()),
         ("useJobForCleaning".to_owned(), fastrand::bool().to_string()),
     ]);

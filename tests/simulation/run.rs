@@ -72,12 +72,7 @@ pub struct End {
 
 impl Run {
     pub fn new(seed: u64, size: Size) -> Self {
-        Self {
-            seed,
-            size,
-            crash_after: None,
-            without: BTreeSet::new(),
-        }
+        Self { seed, size, crash_after: None, without: BTreeSet::new() }
     }
 
     pub fn simulate(&self) -> End {
@@ -112,15 +107,8 @@ async fn run(this: &Run) -> End {
     }
     let log = Log::default();
     watch(&api, &world, &log);
-    let mut processes = Processes {
-        api: &api,
-        world: &world,
-        log,
-        loaded,
-        size,
-        running: Vec::new(),
-        off: None,
-    };
+    let mut processes =
+        Processes { api: &api, world: &world, log, loaded, size, running: Vec::new(), off: None };
     for node in 0..size.nodes {
         processes.start(node);
     }
@@ -236,11 +224,7 @@ fn machines(size: Size) -> (Vec<Disk>, Vec<Slot>) {
         for _ in 0..fastrand::usize(size.disks.0..=size.disks.1) {
             let class = fastrand::usize(..CLASSES.len());
             let is_block = class == 1 || fastrand::bool();
-            let kind = if is_block {
-                VolumeMode::Block
-            } else {
-                VolumeMode::Filesystem
-            };
+            let kind = if is_block { VolumeMode::Block } else { VolumeMode::Filesystem };
             let at = disks.len();
             let global = GlobalIdentity {
                 hash: format!("{at:032}"),

@@ -205,8 +205,7 @@ impl<'a> Script<'a> {
         let Some(claim) = any(&self.claims()).cloned() else {
             return self.claim();
         };
-        self.world
-            .delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
+        self.world.delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
         "a claim is deleted"
     }
 
@@ -226,10 +225,8 @@ impl<'a> Script<'a> {
         let Some(job) = any(&jobs.items) else {
             return "there is no Job";
         };
-        let options = DeleteOptions {
-            propagation_policy: Some("Orphan".into()),
-            ..DeleteOptions::default()
-        };
+        let options =
+            DeleteOptions { propagation_policy: Some("Orphan".into()), ..DeleteOptions::default() };
         let deleted = store.delete(&resource::JOBS, "default", name(job), &options);
         deleted.unwrap();
         "a Job is deleted without its pods"
@@ -244,8 +241,7 @@ impl<'a> Script<'a> {
         self.world.lock().paused_at = paused.then(process::elapsed);
         for node in &NODES[..self.nodes] {
             let value = if paused { json!("true") } else { Value::Null };
-            self.world
-                .annotate(&resource::NODES, "", node, ANNOTATION_PAUSED, value);
+            self.world.annotate(&resource::NODES, "", node, ANNOTATION_PAUSED, value);
         }
     }
 
@@ -261,8 +257,7 @@ impl<'a> Script<'a> {
         }
         for claim in self.claims() {
             if fastrand::u8(..3) > 0 && !claim["metadata"]["deletionTimestamp"].is_string() {
-                self.world
-                    .delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
+                self.world.delete(&resource::PERSISTENT_VOLUME_CLAIMS, &claim);
             }
         }
         self.restore_order();
@@ -271,14 +266,7 @@ impl<'a> Script<'a> {
 
 /// Some of the next requests of a kind fail.
 fn fault(faults: &Faults) {
-    let verbs = [
-        Verb::Get,
-        Verb::List,
-        Verb::Watch,
-        Verb::Create,
-        Verb::Patch,
-        Verb::Delete,
-    ];
+    let verbs = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch, Verb::Delete];
     let verb = *any(&verbs).unwrap();
     let writes = matches!(verb, Verb::Create | Verb::Patch | Verb::Delete);
     let fault = faults.on(verb).times(fastrand::usize(1..4)).maybe();

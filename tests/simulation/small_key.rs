@@ -34,13 +34,7 @@ pub fn key(state: &Small) -> String {
     let keys = orders.map(|disks| {
         orders.map(|slots| {
             let (names, text) = (Vec::new(), String::new());
-            let mut key = Key {
-                state,
-                disks,
-                slots,
-                names,
-                text,
-            };
+            let mut key = Key { state, disks, slots, names, text };
             key.write();
             key.text
         })
@@ -68,9 +62,7 @@ impl<'a> Key<'a> {
     fn write(&mut self) {
         let state = self.state;
         let place = |disk: &usize| self.disks.iter().position(|it| it == disk);
-        let plugged = self
-            .slots
-            .map(|slot| state.slots[slot].as_ref().and_then(place));
+        let plugged = self.slots.map(|slot| state.slots[slot].as_ref().and_then(place));
         self.add((plugged, state.has_class));
         for disk in self.disks {
             let disk = &state.disks[disk];
@@ -99,12 +91,9 @@ impl<'a> Key<'a> {
         let is_of = |disk: &usize| IDENTITIES[*disk].1 == mark.identity_hash;
         let disk = self.disks.iter().position(is_of);
         self.add((mark.state, disk, is_own(mark)));
-        for name in [
-            Some(&mark.pv_uid),
-            Some(&mark.token),
-            mark.claim.as_ref(),
-            mark.release.as_ref(),
-        ] {
+        for name in
+            [Some(&mark.pv_uid), Some(&mark.token), mark.claim.as_ref(), mark.release.as_ref()]
+        {
             self.name(name.map(String::as_str));
         }
     }

@@ -94,13 +94,7 @@ impl Small {
     }
 
     fn create(&mut self, draft: PvDraft, effects: &mut Effects) -> Result<(), Crashed> {
-        let before = draft
-            .volume
-            .candidate
-            .mark
-            .on_disk
-            .valid()
-            .map(|it| it.token.clone());
+        let before = draft.volume.candidate.mark.on_disk.valid().map(|it| it.token.clone());
         let mut pv = PvView::from_api(&from_value(draft.object).unwrap());
         if let Some(mut write) = draft.mark {
             // The digest of a time is another one in each world.
@@ -221,9 +215,7 @@ impl Small {
         let other = disk.data.as_ref().filter(|it| Some(*it) != claim);
         if let Some(data) = other.filter(|_| !disk.is_forged) {
             let name = &pv.name;
-            self.fault = Some(format!(
-                "the data of {data} is wiped for {name} of {claim:?}"
-            ));
+            self.fault = Some(format!("the data of {data} is wiped for {name} of {claim:?}"));
         }
         (disk.data, disk.is_forged) = (None, false);
     }
@@ -234,20 +226,14 @@ impl Small {
     }
 
     fn free_uid(&self) -> String {
-        let marks = self
-            .disks
-            .iter()
-            .filter_map(|it| Some(it.mark.valid()?.pv_uid.as_str()));
+        let marks = self.disks.iter().filter_map(|it| Some(it.mark.valid()?.pv_uid.as_str()));
         let ended = self.ended.iter().map(|it| it.1.as_str());
         let pvs = self.all_pvs().map(|pv| pv.uid.as_str());
         free("uid", pvs.chain(marks).chain(ended))
     }
 
     fn free_token(&self) -> String {
-        let marks = self
-            .disks
-            .iter()
-            .filter_map(|it| Some(it.mark.valid()?.token.as_str()));
+        let marks = self.disks.iter().filter_map(|it| Some(it.mark.valid()?.token.as_str()));
         let ended = self.ended.iter().map(|it| it.0.as_str());
         let pvs = self.all_pvs().filter_map(|pv| pv.offer.as_deref());
         free("offer", pvs.chain(marks).chain(ended))

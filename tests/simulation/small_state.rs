@@ -213,9 +213,7 @@ impl Small {
                 disk.is_forged = true;
             }
             Event::CopyMark(disk) => {
-                let Disk {
-                    mark, is_searched, ..
-                } = self.disks[1 - disk].clone();
+                let Disk { mark, is_searched, .. } = self.disks[1 - disk].clone();
                 let disk = &mut next.disks[disk];
                 disk.set_mark(mark);
                 (disk.is_forged, disk.is_searched) = (true, is_searched);
@@ -242,29 +240,19 @@ impl Small {
     }
 
     fn bind(&mut self, name: &str) -> Option<()> {
-        let all = || {
-            self.pvs
-                .values()
-                .chain(self.backup.iter().flat_map(BTreeMap::values))
-        };
+        let all = || self.pvs.values().chain(self.backup.iter().flat_map(BTreeMap::values));
         let is_bound = self.pvs.values().any(|pv| pv.phase == Phase::Bound);
         let claims = all().filter_map(|pv| Some(pv.claim.as_ref()?.name.as_str()));
         let data = self.disks.iter().filter_map(|disk| disk.data.as_deref());
-        let marks = self
-            .disks
-            .iter()
-            .filter_map(|disk| disk.mark.valid()?.claim.as_deref());
+        let marks = self.disks.iter().filter_map(|disk| disk.mark.valid()?.claim.as_deref());
         let marks = marks.map(|it| it.trim_start_matches("default/"));
         let claim = free("claim", claims.chain(data).chain(marks));
         let pv = self.pvs.get_mut(name).filter(|_| !is_bound)?;
         let is_free = pv.phase == Phase::Available && !pv.deleting && pv.claim.is_none();
         is_free.then_some(())?;
         (pv.phase, pv.bound_by_controller) = (Phase::Bound, true);
-        pv.claim = Some(ClaimRef {
-            namespace: "default".into(),
-            name: claim.clone(),
-            uid: Some(claim),
-        });
+        pv.claim =
+            Some(ClaimRef { namespace: "default".into(), name: claim.clone(), uid: Some(claim) });
         Some(())
     }
 
@@ -295,10 +283,7 @@ impl Small {
         self.pvs = self.backup.clone()?;
         self.judged.clear();
         for disk in &mut self.disks {
-            let is_used = disk
-                .mark
-                .valid()
-                .is_some_and(|it| it.state >= MarkState::Used);
+            let is_used = disk.mark.valid().is_some_and(|it| it.state >= MarkState::Used);
             disk.is_forged |= disk.data.is_some() && !is_used;
         }
         Some(())
@@ -335,11 +320,7 @@ impl Small {
     pub fn candidate(&self, at: usize) -> Candidate {
         let mut state = State::default();
         for disk in &self.disks {
-            let global = GlobalIdentity {
-                hash: String::new(),
-                is_unique: false,
-                is_shared: false,
-            };
+            let global = GlobalIdentity { hash: String::new(), is_unique: false, is_shared: false };
             let mut copy = SimDisk::new(VolumeMode::Filesystem, 1, global);
             copy.data.clone_from(&disk.data);
             state.disks.push(copy);
@@ -348,10 +329,7 @@ impl Small {
         let is_taken = self.pvs.values().any(|pv| self.at(pv) == Some(at));
         let reads = self.disks[at].mark != MarkOnDisk::Absent && !is_taken;
         let candidate = state.candidate(0, at, reads);
-        Candidate {
-            global: None,
-            ..candidate
-        }
+        Candidate { global: None, ..candidate }
     }
 
     pub fn snapshot(&self) -> Snapshot {
@@ -390,10 +368,7 @@ impl Small {
             ended: self.ended.clone(),
             now: Duration::from_secs(100),
             date: date() + SignedDuration::from_secs(100),
-            boot_time: Some(BootTime {
-                boot_id: "boot".into(),
-                seconds: 100,
-            }),
+            boot_time: Some(BootTime { boot_id: "boot".into(), seconds: 100 }),
             ..Snapshot::default()
         }
     }

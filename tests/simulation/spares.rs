@@ -160,10 +160,7 @@ impl State {
                 other_paths: Vec::new(),
                 links: links.clone(),
                 name: format!("sd{at}"),
-                number: DeviceNumber {
-                    major: 8,
-                    minor: 16 * (u32::try_from(at).unwrap() + 1),
-                },
+                number: DeviceNumber { major: 8, minor: 16 * (u32::try_from(at).unwrap() + 1) },
                 model: None,
                 special: None,
                 partitions: Vec::new(),
@@ -195,9 +192,7 @@ impl State {
     ) -> usize {
         let path = &order.volume.path;
         let mut classes = CLASSES.iter();
-        let class = classes
-            .position(|it| *it == order.volume.class.name)
-            .unwrap();
+        let class = classes.position(|it| *it == order.volume.class.name).unwrap();
         let links = &self.spares.disks[&at].links;
         let is_of_rule = |rule: &&&str| links.iter().any(|it| it.starts_with(**rule));
         let of_class =
@@ -211,14 +206,8 @@ impl State {
             || approved.any(|it| (it.0, it.1) == (node, class) && volumes.is_subset(&it.2));
         let faults = [
             (self.contents(at) != DiskContents::Blank, "it is not blank"),
-            (
-                RULES.iter().filter(is_of_rule).count() != 1,
-                "two rules match it",
-            ),
-            (
-                self.slots.iter().any(|it| it.disk == Some(at)),
-                "it has an entry",
-            ),
+            (RULES.iter().filter(is_of_rule).count() != 1, "two rules match it"),
+            (self.slots.iter().any(|it| it.disk == Some(at)), "it has an entry"),
             (!is_approved, "no operator has approved it"),
         ];
         for (_, fault) in faults.iter().filter(|it| it.0) {

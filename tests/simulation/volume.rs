@@ -58,16 +58,9 @@ impl SimVolume {
     /// Records that the disk is clean.
     pub async fn free(self, mark: Option<Mark>) -> Result<CleanVolume, Failure> {
         let (state, data_left) = (MarkState::Free, Some(false));
-        let free = |mark| Mark {
-            state,
-            data_left,
-            ..mark
-        };
+        let free = |mark| Mark { state, data_left, ..mark };
         self.write(mark.map(free)).await?;
-        Ok(CleanVolume {
-            data_left: false,
-            lock: Box::new(self.lock),
-        })
+        Ok(CleanVolume { data_left: false, lock: Box::new(self.lock) })
     }
 
     async fn wipe_it(
@@ -82,12 +75,7 @@ impl SimVolume {
         for _ in 0..fastrand::u32(1..5) {
             world.check_wipe(at, Some(self.lock.held), &wipe);
             world.lock().disks[at].is_wiped = true;
-            pause(if fastrand::u8(..8) == 0 {
-                60_000
-            } else {
-                5_000
-            })
-            .await;
+            pause(if fastrand::u8(..8) == 0 { 60_000 } else { 5_000 }).await;
             world.answers(at).await;
             self.host.effect().await;
             world.lock().disks[at].is_wiped = false;

@@ -224,11 +224,7 @@ impl World {
             }
         }
         Arc::new(Self {
-            state: Mutex::new(State {
-                disks,
-                slots,
-                ..State::default()
-            }),
+            state: Mutex::new(State { disks, slots, ..State::default() }),
             store,
             changed: Notify::new(),
             shows_mounts: fastrand::bool(),

@@ -30,28 +30,16 @@ fn every_flag_has_help_and_every_command_an_example() {
     for (command, help) in &helps {
         let name = command.get_name();
         for line in help.lines() {
-            assert!(
-                line.chars().count() <= WIDTH,
-                "{name}: {line:?} is too long"
-            );
+            assert!(line.chars().count() <= WIDTH, "{name}: {line:?} is too long");
         }
-        let has_help = |arg: &&Arg| {
-            arg.get_help()
-                .is_some_and(|help| !help.to_string().is_empty())
-        };
+        let has_help = |arg: &&Arg| arg.get_help().is_some_and(|help| !help.to_string().is_empty());
         for arg in command.get_arguments() {
             assert!(has_help(&arg), "{name}: {} has no help", arg.get_id());
         }
         assert!(command.get_about().is_some(), "{name} has no description");
         let is_top = command.get_subcommands().next().is_some();
-        assert!(
-            is_top || help.contains("Example"),
-            "{name} has no example (after_help)"
-        );
-        assert!(
-            is_top || help.contains("$ "),
-            "{name} has no example (after_help)"
-        );
+        assert!(is_top || help.contains("Example"), "{name} has no example (after_help)");
+        assert!(is_top || help.contains("$ "), "{name} has no example (after_help)");
     }
 }
 
@@ -66,10 +54,7 @@ fn help_names_the_environment_and_the_signals() {
         assert!(help("run").contains(word), "no {word} in {}", help("run"));
     }
     let top = help("local-volume-provisioner");
-    assert!(
-        top.contains("Exit code") && top.contains("node-cleanup"),
-        "{top}"
-    );
+    assert!(top.contains("Exit code") && top.contains("node-cleanup"), "{top}");
     assert!(!top.contains("supervise"), "{top}");
 }
 
@@ -95,11 +80,7 @@ fn the_page_of_the_command_line_has_all_help_texts() {
     for (command, help) in helps() {
         let name = command.get_name();
         let lines: Vec<_> = help.lines().map(str::trim_end).collect();
-        let _ = write!(
-            page,
-            "\n## `{name}`\n\n```text\n{}\n```\n",
-            lines.join("\n").trim_end()
-        );
+        let _ = write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end());
     }
     if std::env::var_os("WRITE").is_some() {
         fs::write(PAGE, &page).unwrap();

@@ -18,10 +18,7 @@ fn go_spellings_become_clap_spellings() {
         ("--listen-address=:9", "--listen-address=:9"),
         ("-listen-address=:9", "--listen-address=:9"),
         ("-listen-address :9", "--listen-address :9"),
-        (
-            "-discovery-period 1m -metrics-path=/m",
-            "--discovery-period 1m --metrics-path=/m",
-        ),
+        ("-discovery-period 1m -metrics-path=/m", "--discovery-period 1m --metrics-path=/m"),
         ("-v=4", "-v=4"),
         ("-h", "-h"),
         ("-help", "--help"),
@@ -36,10 +33,7 @@ fn go_spellings_become_clap_spellings() {
         ("-", "-"),
         ("clean /a -yes --dry-run", "clean /a --yes --dry-run"),
         // The rest belongs to another program.
-        (
-            "-v=1 supervise mkfs -v=2 -logtostderr",
-            "-v=1 supervise mkfs -v=2 -logtostderr",
-        ),
+        ("-v=1 supervise mkfs -v=2 -logtostderr", "-v=1 supervise mkfs -v=2 -logtostderr"),
         ("-v=1 -- -v=2 -logtostderr", "-v=1 -- -v=2 -logtostderr"),
     ] {
         let normal = normalise(words(&format!("provisioner discover {line}")), true);
@@ -53,11 +47,7 @@ fn run_is_the_command_where_none_is_named() {
     for (line, is_node, expected) in [
         ("", true, "run"),
         ("", false, "--help"),
-        (
-            "-listen-address=:9 -v 4",
-            false,
-            "run --listen-address=:9 -v 4",
-        ),
+        ("-listen-address=:9 -v 4", false, "run --listen-address=:9 -v 4"),
         ("run -v 4", true, "run -v 4"),
         ("-logtostderr discover", true, "--logtostderr discover"),
         ("-h", true, "-h"),
@@ -74,20 +64,12 @@ fn run_is_the_command_where_none_is_named() {
 fn plugin_is_shown_as_kubectl_calls_it() {
     let help = |path: &str| {
         let line = [path, "explain", "--help"].map(OsString::from);
-        Args::from_command_line(line, false)
-            .unwrap_err()
-            .to_string()
+        Args::from_command_line(line, false).unwrap_err().to_string()
     };
     let plugin = help("/usr/local/bin/kubectl-local_volume");
-    assert!(
-        plugin.contains("Usage: kubectl local-volume explain"),
-        "{plugin}"
-    );
+    assert!(plugin.contains("Usage: kubectl local-volume explain"), "{plugin}");
     let program = help("./local-volume-provisioner");
-    assert!(
-        program.contains("Usage: local-volume-provisioner explain"),
-        "{program}"
-    );
+    assert!(program.contains("Usage: local-volume-provisioner explain"), "{program}");
 }
 
 #[test]

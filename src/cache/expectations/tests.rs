@@ -28,9 +28,8 @@ fn expectations(answer: Option<&Value>) -> Expectations {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "gone", "reason": "NotFound", "code": 404,
     });
-    let answer = answer.map_or((StatusCode::NOT_FOUND, status.to_string()), |pv| {
-        (StatusCode::OK, pv.to_string())
-    });
+    let answer = answer
+        .map_or((StatusCode::NOT_FOUND, status.to_string()), |pv| (StatusCode::OK, pv.to_string()));
     expectations_of(Router::new().fallback(move || std::future::ready(answer.clone())))
 }
 
@@ -82,11 +81,7 @@ async fn pv_that_another_node_has_taken_over_is_gone() {
 
 #[tokio::test]
 async fn answer_that_the_deletion_of_an_unused_pv_has_overtaken_does_not_count() {
-    let offered = || PvView {
-        offer: Some("token".into()),
-        deleting: true,
-        ..view("8")
-    };
+    let offered = || PvView { offer: Some("token".into()), deleting: true, ..view("8") };
     let known = Arc::<Mutex<Option<Expectations>>>::default();
     let shared = Arc::clone(&known);
     let server = Router::new().fallback(move || {

@@ -24,10 +24,7 @@ pub(in crate::cleanup) async fn gate_orphan(
     let mark = order.volume.candidate.mark.on_disk.valid();
     context.unlink(mark.map(|mark| &mark.token))?;
     for name in order.pv.names_on(&node).into_iter().flatten() {
-        let pv = PvView {
-            name,
-            ..order.pv.clone()
-        };
+        let pv = PvView { name, ..order.pv.clone() };
         ensure_kubelet_unmounted(context, &pv, order).await?;
     }
     let pods = node_pods(context).await.map_err(api("listing Pods"))?;
@@ -66,21 +63,13 @@ async fn ensure_claim_of_mark_unused(
     let Some((namespace, name)) = claim else {
         return Ok(());
     };
-    let claim = ClaimRef {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: None,
-    };
-    let mut users = pods
-        .iter()
-        .filter(|pod| uses_claim(pod, &claim, None, false));
+    let claim = ClaimRef { namespace: namespace.to_owned(), name: name.to_owned(), uid: None };
+    let mut users = pods.iter().filter(|pod| uses_claim(pod, &claim, None, false));
     let Some(user) = users.next() else {
         return Ok(());
     };
     let found = context.cluster.claim(&claim).await;
-    let volume = found
-        .map_err(api("reading the claim"))?
-        .and_then(|it| it.volume);
+    let volume = found.map_err(api("reading the claim"))?.and_then(|it| it.volume);
     let names = order.pv.names_on(node);
     if volume.is_some_and(|volume| names.is_none_or(|names| !names.contains(&volume))) {
         return Ok(());

@@ -5,10 +5,7 @@ use crate::retry::SHORT_USE;
 use crate::types::HostPath;
 
 fn tenancy(claim: &str) -> Tenancy {
-    Tenancy {
-        pv_uid: "pv".into(),
-        claim_uid: Some(claim.into()),
-    }
+    Tenancy { pv_uid: "pv".into(), claim_uid: Some(claim.into()) }
 }
 
 fn tracked(table: &ProcTable, claim: &str, state: CleanupState) {
@@ -22,10 +19,7 @@ fn tracked(table: &ProcTable, claim: &str, state: CleanupState) {
 }
 
 fn waiting() -> CleanupState {
-    CleanupState::Waiting {
-        reason: FOR_A_SLOT.into(),
-        job: None,
-    }
+    CleanupState::Waiting { reason: FOR_A_SLOT.into(), job: None }
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -56,20 +50,12 @@ fn volume_in_use_is_checked_each_second_and_later_less_often() {
         });
         blocked();
         let cleanup = table.get(&tenancy("a")).unwrap().cleanup;
-        let CleanupState::Blocked {
-            retry_at,
-            notify_at,
-            ..
-        } = cleanup.state
-        else {
+        let CleanupState::Blocked { retry_at, notify_at, .. } = cleanup.state else {
             panic!("{cleanup:?}");
         };
         assert_eq!(notify_at, Some(SHORT_USE));
         let wanted = seconds(age + pause);
-        assert!(
-            retry_at.abs_diff(wanted) < seconds(1),
-            "{retry_at:?} {wanted:?}"
-        );
+        assert!(retry_at.abs_diff(wanted) < seconds(1), "{retry_at:?} {wanted:?}");
     }
 }
 
@@ -95,12 +81,7 @@ fn running_cleanup_of_a_pv_is_shown_instead_of_an_earlier_failure() {
     // The order of the entries in the table depends on the names.
     for other in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         let table = ProcTable::new(Instant::now());
-        let shown = || {
-            table
-                .by_pv()
-                .remove("pv-1")
-                .map(|entry| entry.cleanup.state)
-        };
+        let shown = || table.by_pv().remove("pv-1").map(|entry| entry.cleanup.state);
         tracked(&table, other, waiting());
         table.mark_failed(&tenancy(other), "the first");
         tracked(&table, "now", waiting());

@@ -17,11 +17,7 @@ struct Served {
     pv: (u16, &'static str),
 }
 
-const OURS: Served = Served {
-    cluster: (200, "cluster"),
-    pod: (200, "pod"),
-    pv: (200, "pv"),
-};
+const OURS: Served = Served { cluster: (200, "cluster"), pod: (200, "pod"), pv: (200, "pv") };
 
 struct World {
     cluster: Cluster,
@@ -66,11 +62,7 @@ impl World {
             ..ObjectReference::default()
         };
         cluster.origin.compare(&pod, true);
-        Self {
-            cluster,
-            served,
-            requests,
-        }
+        Self { cluster, served, requests }
     }
 
     fn lead_to(&self, served: Served) {
@@ -92,49 +84,27 @@ impl World {
 fn others() -> [Served; 5] {
     let gone = (404, "");
     [
-        Served {
-            cluster: (200, "another"),
-            ..OURS
-        },
-        Served {
-            cluster: gone,
-            ..OURS
-        },
+        Served { cluster: (200, "another"), ..OURS },
+        Served { cluster: gone, ..OURS },
         Served { pod: gone, ..OURS },
-        Served {
-            pod: (200, "another"),
-            ..OURS
-        },
-        Served {
-            cluster: (200, "another"),
-            pod: gone,
-            pv: gone,
-        },
+        Served { pod: (200, "another"), ..OURS },
+        Served { cluster: (200, "another"), pod: gone, pv: gone },
     ]
 }
 
 #[tokio::test]
 async fn missing_pv_and_writes_count_only_in_our_cluster() {
-    let without_pv = Served {
-        pv: (404, ""),
-        ..OURS
-    };
+    let without_pv = Served { pv: (404, ""), ..OURS };
     for other in others() {
         let world = World::serve(without_pv.clone());
         world.write().await.unwrap();
         assert!(world.cluster.pv("pv").await.unwrap().is_none());
-        world.lead_to(Served {
-            pv: (404, ""),
-            ..other.clone()
-        });
+        world.lead_to(Served { pv: (404, ""), ..other.clone() });
         let error = world.cluster.pv("pv").await.unwrap_err();
         assert!(error.is_passing(), "{other:?}: {error}");
         let why = world.cluster.origin.other().unwrap();
         let error = world.write().await.unwrap_err();
-        assert!(
-            error.is_passing() && error.to_string().contains(&why),
-            "{error}"
-        );
+        assert!(error.is_passing() && error.to_string().contains(&why), "{error}");
         assert_eq!(world.writes(), 1, "{other:?}");
         // Reads go on.
         world.lead_to(other.clone());
@@ -168,71 +138,21 @@ async fn check_follows_a_failed_connection_and_no_other_write() {
 async fn only_what_may_be_read_is_compared() {
     let denied = (403, "");
     for (start, later, is_known) in [
+        (Served { pod: denied, ..OURS }, Served { pod: (404, ""), ..OURS }, false),
+        (Served { pod: denied, ..OURS }, Served { pod: denied, ..OURS }, true),
+        (Served { cluster: denied, ..OURS }, OURS, true),
         (
-            Served {
-                pod: denied,
-                ..OURS
-            },
-            Served {
-                pod: (404, ""),
-                ..OURS
-            },
-            false,
-        ),
-        (
-            Served {
-                pod: denied,
-                ..OURS
-            },
-            Served {
-                pod: denied,
-                ..OURS
-            },
+            Served { cluster: denied, pod: denied, ..OURS },
+            Served { cluster: denied, pod: denied, ..OURS },
             true,
         ),
         (
-            Served {
-                cluster: denied,
-                ..OURS
-            },
-            OURS,
-            true,
-        ),
-        (
-            Served {
-                cluster: denied,
-                pod: denied,
-                ..OURS
-            },
-            Served {
-                cluster: denied,
-                pod: denied,
-                ..OURS
-            },
-            true,
-        ),
-        (
-            Served {
-                pod: denied,
-                ..OURS
-            },
-            Served {
-                cluster: (200, "another"),
-                pod: denied,
-                ..OURS
-            },
+            Served { pod: denied, ..OURS },
+            Served { cluster: (200, "another"), pod: denied, ..OURS },
             false,
         ),
         // As an API server that starts answers.
-        (
-            OURS,
-            Served {
-                cluster: denied,
-                pod: denied,
-                ..OURS
-            },
-            false,
-        ),
+        (OURS, Served { cluster: denied, pod: denied, ..OURS }, false),
     ] {
         let world = World::serve(start);
         world.cluster.ensure_known().await.unwrap();
@@ -244,11 +164,7 @@ async fn only_what_may_be_read_is_compared() {
 
 #[tokio::test]
 async fn uid_of_a_cluster_without_our_pod_is_not_recorded() {
-    let world = World::serve(Served {
-        cluster: (200, "another"),
-        pod: (404, ""),
-        ..OURS
-    });
+    let world = World::serve(Served { cluster: (200, "another"), pod: (404, ""), ..OURS });
     world.cluster.ensure_known().await.unwrap_err();
     world.lead_to(OURS);
     world.cluster.ensure_known().await.unwrap();
@@ -260,20 +176,9 @@ async fn response_without_a_uid_is_a_failed_request() {
     let world = World::serve(OURS);
     world.write().await.unwrap();
     for served in [
-        Served {
-            pv: (200, ""),
-            ..OURS
-        },
-        Served {
-            pv: (404, ""),
-            pod: (200, ""),
-            ..OURS
-        },
-        Served {
-            pv: (404, ""),
-            cluster: (200, ""),
-            ..OURS
-        },
+        Served { pv: (200, ""), ..OURS },
+        Served { pv: (404, ""), pod: (200, ""), ..OURS },
+        Served { pv: (404, ""), cluster: (200, ""), ..OURS },
     ] {
         world.lead_to(served.clone());
         let error = world.cluster.pv("pv").await.unwrap_err();

@@ -45,9 +45,7 @@ impl Reader<'_> {
         name: &str,
     ) -> Option<Value> {
         let api = self.api::<K>(Some(namespace));
-        let found = self
-            .cluster
-            .limited(K::URL_PATH_SEGMENT, "get", api.get(name));
+        let found = self.cluster.limited(K::URL_PATH_SEGMENT, "get", api.get(name));
         let found = found.await;
         let what = format!("{} {namespace}/{name}", K::URL_PATH_SEGMENT);
         Some(trimmed(&self.require(&what, found)?))

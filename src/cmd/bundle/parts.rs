@@ -81,11 +81,7 @@ impl Parts {
             ("storageclasses.json", classes),
         ];
         files.extend(lists.map(|(file, objects)| (file.to_owned(), objects.into())));
-        Self {
-            own_pods,
-            files,
-            names: Some(names).filter(|_| are_names_known),
-        }
+        Self { own_pods, files, names: Some(names).filter(|_| are_names_known) }
     }
 }
 

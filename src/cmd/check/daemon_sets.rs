@@ -35,9 +35,7 @@ pub(super) async fn read(
         None => Api::all(cluster.client.clone()),
     };
     let keep = |it| Some(it).filter(is_provisioner);
-    cluster
-        .list_pages("daemonsets", api, ListParams::default(), keep)
-        .await
+    cluster.list_pages("daemonsets", api, ListParams::default(), keep).await
 }
 
 /// Whether its pods are provisioners, ours or the Go program.
@@ -113,9 +111,8 @@ async fn causes(
     let api: Api<Object<Pod>> = Api::namespaced(cluster.client.clone(), &namespace);
     let name = daemon_set.name_any();
     let is_of = |pod: &Object<Pod>| pod.owner_references().iter().any(|it| it.name == name);
-    let pods = cluster.list_pages("pods", api, ListParams::default(), |pod| {
-        Some(pod).filter(is_of)
-    });
+    let pods =
+        cluster.list_pages("pods", api, ListParams::default(), |pod| Some(pod).filter(is_of));
     Ok(pods.await?.iter().filter_map(cause).collect())
 }
 
@@ -164,10 +161,7 @@ pub(super) fn untolerated(
     if nodes.is_empty() {
         findings.bad(&format!("DaemonSet {name} selects no node"), SELECT);
     } else if tainted.len() == nodes.len() || (is_selective && !tainted.is_empty()) {
-        let text = format!(
-            "DaemonSet {name} does not tolerate a taint of {}",
-            some_of(&tainted)
-        );
+        let text = format!("DaemonSet {name} does not tolerate a taint of {}", some_of(&tainted));
         let remedy = "add the toleration to the chart's values (tolerations), or remove the taint";
         findings.bad(&text, remedy);
     }

@@ -36,10 +36,7 @@ impl Findings {
     pub fn require<T>(&mut self, result: Result<T, ApiError>, permission: &str) -> Option<T> {
         let failed = |error| match &error {
             ApiError::Forbidden { .. } => self.bad(&chain(&error), &format!("allow {permission}")),
-            _ => self.bad(
-                &chain(&error),
-                "run check again when the API server answers",
-            ),
+            _ => self.bad(&chain(&error), "run check again when the API server answers"),
         };
         result.map_err(failed).ok()
     }

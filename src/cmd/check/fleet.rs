@@ -72,15 +72,10 @@ fn nodes_by<'a, T: Iterator<Item = &'a str>>(
 
 fn versions(asked: &[&Answer], findings: &mut Findings) {
     let nodes = nodes_by(asked, |document| std::iter::once(text(document, "version")));
-    let versions = nodes
-        .iter()
-        .map(|(version, nodes)| format!("{version} on {}", some_of(nodes)));
+    let versions = nodes.iter().map(|(version, nodes)| format!("{version} on {}", some_of(nodes)));
     let versions: Vec<_> = versions.collect();
     if versions.len() > 1 {
-        let text = format!(
-            "the provisioners have several versions: {}",
-            versions.join("; ")
-        );
+        let text = format!("the provisioners have several versions: {}", versions.join("; "));
         let remedy =
             "wait for the rollout, or find what stops it: kubectl rollout status daemonset";
         findings.bad(&text, remedy);

@@ -187,13 +187,7 @@ async fn permissions(
 ) -> Result<(), ApiError> {
     let kinds: BTreeSet<_> = objects
         .iter()
-        .map(|it| {
-            (
-                text(it, "apiVersion"),
-                text(it, "kind"),
-                text(&it["metadata"], "namespace"),
-            )
-        })
+        .map(|it| (text(it, "apiVersion"), text(it, "kind"), text(&it["metadata"], "namespace")))
         .collect();
     let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
     let mut missing = Vec::new();

@@ -148,8 +148,7 @@ impl<'a> Finder<'a> {
         let opened = open_when_free(IN_USE_TIMEOUT, &Progress::default(), inspection).await;
         let opened = opened.map_err(|obstacle| anyhow!("{obstacle}"))?;
         ensure!(!opened.candidate.read_only, "{path} is read-only");
-        self.ensure_of_no_other(&opened.candidate, pv.as_ref())
-            .await?;
+        self.ensure_of_no_other(&opened.candidate, pv.as_ref()).await?;
         // Under the lock: the provisioner may have wiped the volume and offered it meanwhile.
         let now = self.pvs(&node).await?.into_iter().find(is_at_path);
         let version = |pv: PvView| (pv.uid, pv.resource_version);
@@ -169,14 +168,7 @@ impl<'a> Finder<'a> {
             uid = uid_of(&self.cluster).await?;
         }
         let mark = uid.map(|cluster| freed(cluster, &class.name, &opened.candidate));
-        Ok(Target {
-            mark,
-            class: Arc::clone(class),
-            path,
-            pv,
-            method,
-            opened,
-        })
+        Ok(Target { mark, class: Arc::clone(class), path, pv, method, opened })
     }
 
     /// The Pods of the node, with their paths.

@@ -18,10 +18,7 @@ pub(super) struct Check {
 
 /// The checks before a volume is offered, with the reasons (`SkipReason`) that each gives.
 pub(super) const BEFORE_OFFER: [(&str, &[&str]); 13] = [
-    (
-        "its name matches namePattern",
-        &["NameNotUtf8", "NamePatternMismatch"],
-    ),
+    ("its name matches namePattern", &["NameNotUtf8", "NamePatternMismatch"]),
     ("the kernel can read it", &["TimedOut", "Unreadable"]),
     (
         "it is a mount point or a block device, as its class",
@@ -29,25 +26,13 @@ pub(super) const BEFORE_OFFER: [(&str, &[&str]); 13] = [
     ),
     ("nothing else uses the device", &["DeviceInUse"]),
     ("it has a size", &["NoCapacity"]),
-    (
-        "no other PV has its path, and no cleanup runs",
-        &["PathClaimedByOtherPV", "CleanupRunning"],
-    ),
-    (
-        "no other volume shares its storage",
-        &["DuplicateDevice", "NestedVolume"],
-    ),
+    ("no other PV has its path, and no cleanup runs", &["PathClaimedByOtherPV", "CleanupRunning"]),
+    ("no other volume shares its storage", &["DuplicateDevice", "NestedVolume"]),
     ("no other PV has the disk", &["IdentityOnOtherPV"]),
     ("its mark names no tenant", &["Dirty"]),
     ("it is empty, if its class requires that", &["NotEmpty"]),
-    (
-        "a PV can be bound to the disk, if its class does that",
-        &["NotBindable"],
-    ),
-    (
-        "its StorageClass exists and is valid",
-        &["ClassMissing", "ClassInvalid"],
-    ),
+    ("a PV can be bound to the disk, if its class does that", &["NotBindable"]),
+    ("its StorageClass exists and is valid", &["ClassMissing", "ClassInvalid"]),
     (
         "it is local, not of the system, and no pod uses it",
         &["VolumeInUse", "SystemStorage", "NotLocal"],
@@ -56,15 +41,9 @@ pub(super) const BEFORE_OFFER: [(&str, &[&str]); 13] = [
 
 /// The checks of a PV, with the states (`VolumeState`) that each gives.
 pub(super) const OF_PV: [(&str, &[&str]); 6] = [
-    (
-        "this provisioner manages the PV",
-        &["Foreign", "Failed", "Refused"],
-    ),
+    ("this provisioner manages the PV", &["Foreign", "Failed", "Refused"]),
     ("its class is configured", &["ClassGone"]),
-    (
-        "its volume is there and mounted",
-        &["Missing", "NotMounted", "Unhealthy"],
-    ),
+    ("its volume is there and mounted", &["Missing", "NotMounted", "Unhealthy"]),
     ("the disk is that of the PV", &["IdentityMismatch"]),
     ("the mark on the disk agrees", &["MarkMismatch", "Unlinked"]),
     ("cleaning works", &["CleaningFailed"]),
@@ -76,9 +55,7 @@ pub(super) fn checks(report: &Value) -> Vec<Check> {
         "Skipped" => (&BEFORE_OFFER, text(report, "reason")),
         _ => (&OF_PV, decisive_state(report)),
     };
-    let at = all
-        .iter()
-        .position(|(_, reasons)| reasons.contains(&failed));
+    let at = all.iter().position(|(_, reasons)| reasons.contains(&failed));
     let is_unknown = text(report, "state") == "Skipped" && at.is_none();
     let passed = |number| match at {
         _ if is_unknown => None,
@@ -86,11 +63,7 @@ pub(super) fn checks(report: &Value) -> Vec<Check> {
         at => Some(at != Some(number)),
     };
     let all = all.iter().enumerate();
-    all.map(|(number, (name, _))| Check {
-        name,
-        passed: passed(number),
-    })
-    .collect()
+    all.map(|(number, (name, _))| Check { name, passed: passed(number) }).collect()
 }
 
 /// The state of the check that fails. A cleanup that waits for a consent failed because of the mark or the disk.

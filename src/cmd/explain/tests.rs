@@ -8,15 +8,10 @@ fn documented(page: &str, heading: &str) -> Vec<String> {
     let path = format!("{}/docs/{page}", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();
     let (_, table) = text.split_once(heading).unwrap();
-    let rows = table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'));
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let cells = rows.filter_map(|row| row.split('|').nth(1));
-    let names = cells.flat_map(|cell| {
-        cell.split(',')
-            .map(|it| it.trim().trim_matches('`').to_owned())
-    });
+    let names =
+        cells.flat_map(|cell| cell.split(',').map(|it| it.trim().trim_matches('`').to_owned()));
     names.collect()
 }
 
@@ -43,16 +38,11 @@ fn each_documented_state_and_reason_has_a_next_step() {
     for reason in &reasons {
         let next = next(&json!({ "state": "Skipped", "reason": reason }));
         assert!(!next.contains("does not know"), "{reason}: {next}");
-        let of = BEFORE_OFFER
-            .iter()
-            .filter(|(_, all)| all.contains(&reason.as_str()));
+        let of = BEFORE_OFFER.iter().filter(|(_, all)| all.contains(&reason.as_str()));
         assert_eq!(of.count(), 1, "{reason} is of one check");
     }
     for (_, of) in OF_PV {
-        assert!(
-            of.iter().all(|it| states.contains(&(*it).to_owned())),
-            "{of:?}"
-        );
+        assert!(of.iter().all(|it| states.contains(&(*it).to_owned())), "{of:?}");
     }
 }
 

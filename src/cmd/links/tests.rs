@@ -18,9 +18,7 @@ fn links_of_an_earlier_process_are_removed_at_the_start() {
     assert!(remove_all(&path).unwrap().is_none());
     let before = LinkDir::open(&path).unwrap();
     for (digit, target) in (0..).zip(["/mnt/fast/a", "/mnt/other/a", "a"]) {
-        before
-            .make(&format!("{digit:032x}"), Path::new(target))
-            .unwrap();
+        before.make(&format!("{digit:032x}"), Path::new(target)).unwrap();
     }
     fs::write(path.join("a-file"), "").unwrap();
     let links = remove_all(&path).unwrap();

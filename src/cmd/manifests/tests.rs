@@ -26,10 +26,7 @@ fn configurations_are_found_in_each_form_of_text() {
     let other = "kind: ConfigMap\nmetadata: {name: other}\ndata: {a: b}\n";
     let json = r#"{"kind":"ConfigMap","metadata":{"name":"c"},"data":{"storageClassMap":"fast: {hostDir: /a, mountDir: /a}"}}"#;
     for (text, names) in [
-        (
-            map("{name: c, namespace: disks}"),
-            &["ConfigMap disks/c"][..],
-        ),
+        (map("{name: c, namespace: disks}"), &["ConfigMap disks/c"][..]),
         (json.to_owned(), &["ConfigMap c"]),
         (
             format!(
@@ -46,22 +43,12 @@ fn configurations_are_found_in_each_form_of_text() {
             &["ConfigMap c", "ConfigMap c"],
         ),
         (format!("storageClassMap: {CLASS}"), &[""]),
-        (
-            format!("storageClassMap: '{CLASS}'\nminResyncPeriod: 1m"),
-            &[""],
-        ),
-        (
-            format!("StorageClassMap: {CLASS}\nsetPVOwnerRef: true"),
-            &[""],
-        ),
+        (format!("storageClassMap: '{CLASS}'\nminResyncPeriod: 1m"), &[""]),
+        (format!("StorageClassMap: {CLASS}\nsetPVOwnerRef: true"), &[""]),
     ] {
         for (found, name) in parsed(&text).iter().zip(names) {
             let (found_name, classes, faults) = found;
-            assert_eq!(
-                (&**found_name, &classes[..]),
-                (*name, &["fast".to_owned()][..]),
-                "{text}"
-            );
+            assert_eq!((&**found_name, &classes[..]), (*name, &["fast".to_owned()][..]), "{text}");
             assert!(faults.is_empty(), "{text}: {faults:?}");
         }
         assert_eq!(parsed(&text).len(), names.len(), "{text}");
@@ -71,9 +58,7 @@ fn configurations_are_found_in_each_form_of_text() {
 #[test]
 fn all_faults_of_a_config_map_are_named() {
     let text = "kind: ConfigMap\nmetadata: {name: c}\ndata:\n  storageClassMap: |\n    a: {hostDir: a, mountDir: /a}\n    b: {hostDir: /b, mountDir: /b, volumeMode: Blok}\n  pauseCleaning: perhaps\n  setPVOwnerRef: true\n";
-    let [(_, classes, faults)] = &parsed(text)[..] else {
-        panic!("one configuration")
-    };
+    let [(_, classes, faults)] = &parsed(text)[..] else { panic!("one configuration") };
     assert!(classes.is_empty());
     for words in [
         "class \"a\": hostDir is \"a\"; write the absolute path",
@@ -81,10 +66,7 @@ fn all_faults_of_a_config_map_are_named() {
         "pauseCleaning is \"perhaps\"",
         "the key setPVOwnerRef is true, but the API server accepts texts only; quote it",
     ] {
-        assert!(
-            faults.iter().any(|it| it.contains(words)),
-            "no {words:?} in {faults:?}"
-        );
+        assert!(faults.iter().any(|it| it.contains(words)), "no {words:?} in {faults:?}");
     }
     assert_eq!(faults.len(), 4, "{faults:?}");
 }
@@ -93,10 +75,7 @@ fn all_faults_of_a_config_map_are_named() {
 fn text_without_a_configuration_is_an_error() {
     for (text, words) in [
         ("", "there is no ConfigMap with the key storageClassMap"),
-        (
-            "classes: [{name: fast}]",
-            "values of the chart must be rendered",
-        ),
+        ("classes: [{name: fast}]", "values of the chart must be rendered"),
         ("kind: ConfigMap\ndata: {a: b}", "there is no ConfigMap"),
         ("kind: ConfigMap\ndata: [", "invalid YAML: "),
         ("a: 1\n---\na: 1\na: 2", "line 4"),
@@ -124,11 +103,7 @@ fn storage_classes_are_compared_with_the_rules_of_local_volumes() {
     ] {
         let class =
             |name| format!("---\nkind: StorageClass\nmetadata: {{name: {name}}}\n{fields}\n");
-        let text = format!(
-            "storageClassMap: {CLASS}\n{}{}",
-            class("fast"),
-            class("other")
-        );
+        let text = format!("storageClassMap: {CLASS}\n{}{}", class("fast"), class("other"));
         let manifests = Manifests::parse(&text).unwrap();
         let found = &manifests.configurations[0].faults;
         assert_eq!(found.len(), faults.len(), "{found:?}");
@@ -152,10 +127,6 @@ fn manifests_of_the_repository_are_valid() {
             panic!("{file}: {:?}", manifests.configurations)
         };
         let config = it.config.as_ref().unwrap();
-        assert_eq!(
-            (&it.faults[..], config.classes.len()),
-            (&[][..], classes),
-            "{file}"
-        );
+        assert_eq!((&it.faults[..], config.classes.len()), (&[][..], classes), "{file}");
     }
 }

@@ -119,10 +119,8 @@ impl Present {
             pods => pods.join(", "),
         };
         let node = pv.hostnames.join(", ");
-        let heading = format!(
-            "{}: claim {of}, pods: {pods}; its PV names {path} of node {node}",
-            pv.name
-        );
+        let heading =
+            format!("{}: claim {of}, pods: {pods}; its PV names {path} of node {node}", pv.name);
         let places = places(&pv.name, &self.answers, |report| self.is_marked(report));
         std::iter::once(heading).chain(places).collect()
     }
@@ -137,10 +135,7 @@ impl Present {
             Step::Keep => "its data is kept: the policy is set to Retain".into(),
             Step::Save(_) => format!("node {node} keeps the new manifest of the PV"),
             Step::Delete(_) if pv.deleting => {
-                format!(
-                    "waiting until its finalizers are removed: {}",
-                    pv.finalizers.join(", ")
-                )
+                format!("waiting until its finalizers are removed: {}", pv.finalizers.join(", "))
             }
             Step::Delete(_) => "the PV is deleted, to create it again".into(),
             Step::Create(manifest) => {
@@ -174,11 +169,8 @@ impl Present {
                     return Ok(());
                 };
                 // Kubernetes removes its own only when the claim is deleted.
-                pv.finalizers
-                    .retain(|it| !PROTECTION.contains(&it.as_str()));
-                cluster
-                    .remove_finalizer(&pv.reference(), &pv.finalizers)
-                    .await
+                pv.finalizers.retain(|it| !PROTECTION.contains(&it.as_str()));
+                cluster.remove_finalizer(&pv.reference(), &pv.finalizers).await
             }
             Step::Create(manifest) => cluster.create_pv(&manifest).await.map(drop),
             Step::Finish => {
@@ -203,8 +195,5 @@ impl Present {
 
 /// The manifest that a Node keeps of a PV.
 fn kept_by(node: &ObjectMeta, pv: &str) -> Option<String> {
-    node.annotations
-        .as_ref()?
-        .get(&format!("{REBIND_PREFIX}{pv}"))
-        .cloned()
+    node.annotations.as_ref()?.get(&format!("{REBIND_PREFIX}{pv}")).cloned()
 }

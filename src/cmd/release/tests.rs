@@ -81,14 +81,8 @@ fn node_scope_excludes_pvs_that_name_another_node() {
             "another label",
             pv(|pv| pv["metadata"]["labels"]["kubernetes.io/hostname"] = json!("node-2")),
         ),
-        (
-            "another affinity",
-            pv(|pv| hostnames(pv, json!(["node-2"]))),
-        ),
-        (
-            "two nodes",
-            pv(|pv| hostnames(pv, json!(["node-1", "node-2"]))),
-        ),
+        ("another affinity", pv(|pv| hostnames(pv, json!(["node-2"])))),
+        ("two nodes", pv(|pv| hostnames(pv, json!(["node-1", "node-2"])))),
         (
             "no node at all",
             pv(|pv| {

@@ -114,10 +114,7 @@ impl Target {
         let claim = claim.and_then(|it| it.uid.as_ref());
         let pods = self.pods.iter().map(|pod| &pod.uid);
         let uids = claim.map(|uid| iter::once(uid).chain(pods));
-        uids.into_iter()
-            .flatten()
-            .map(|uid| (uid.clone(), fate.clone()))
-            .collect()
+        uids.into_iter().flatten().map(|uid| (uid.clone(), fate.clone())).collect()
     }
 
     /// The pods of the claim, if there are any.
@@ -168,24 +165,10 @@ mod tests {
         for (phase, policy, claim, state, kept, cleaned) in [
             ("Available", "Delete", None, "Available", Withhold, Withhold),
             // Reserved for a claim that is not bound yet.
-            (
-                "Available",
-                "Delete",
-                theirs,
-                "Available",
-                Withhold,
-                Withhold,
-            ),
+            ("Available", "Delete", theirs, "Available", Withhold, Withhold),
             ("Available", "Delete", ours, "Available", Withhold, Withhold),
             ("Available", "Retain", None, "Available", Withhold, Withhold),
-            (
-                "Available",
-                "Retain",
-                ours,
-                "Available",
-                AwaitUnmount,
-                AwaitUnmount,
-            ),
+            ("Available", "Retain", ours, "Available", AwaitUnmount, AwaitUnmount),
             ("Available", "Retain", ours, "NotMounted", Delete, Delete),
             ("Available", "Retain", theirs, "Missing", Delete, Delete),
             // Nothing is known of the volume.
@@ -195,30 +178,9 @@ mod tests {
             // A mounted volume of a tenant is never deleted, whatever is missing.
             ("Bound", "Retain", theirs, "Missing", Release, Release),
             ("Released", "Delete", theirs, "Due", Withhold, AwaitCleaning),
-            (
-                "Released",
-                "Delete",
-                theirs,
-                "Missing",
-                Withhold,
-                AwaitCleaning,
-            ),
-            (
-                "Released",
-                "Retain",
-                theirs,
-                "Retained",
-                AwaitUnmount,
-                AwaitUnmount,
-            ),
-            (
-                "Released",
-                "Retain",
-                theirs,
-                "Unhealthy",
-                AwaitUnmount,
-                AwaitUnmount,
-            ),
+            ("Released", "Delete", theirs, "Missing", Withhold, AwaitCleaning),
+            ("Released", "Retain", theirs, "Retained", AwaitUnmount, AwaitUnmount),
+            ("Released", "Retain", theirs, "Unhealthy", AwaitUnmount, AwaitUnmount),
             ("Released", "Retain", theirs, "Missing", Delete, Delete),
             ("Failed", "Retain", theirs, "NotMounted", Delete, Delete),
         ] {

@@ -103,11 +103,9 @@ pub(in crate::cmd) fn node(document: &Value) -> String {
     };
     let (name, state) = (text(document, "node"), state(document));
     let mut lines = vec![format!("{name}: {state}{problems}")];
-    for (key, heading) in [
-        ("notReady", "not ready:"),
-        ("degraded", "degraded:"),
-        ("unprotected", "warning:"),
-    ] {
+    for (key, heading) in
+        [("notReady", "not ready:"), ("degraded", "degraded:"), ("unprotected", "warning:")]
+    {
         lines.extend(texts(document, key).map(|reason| format!("  {heading:<11} {reason}")));
     }
     if document["paused"] == true {
@@ -158,13 +156,7 @@ pub(in crate::cmd) fn disks(class: &Value) -> String {
             _ => "to be taken in".to_owned(),
         };
         let [link, name] = ["link", "name"].map(|key| text(disk, key).to_owned());
-        [
-            name,
-            or_dash(size),
-            or_dash(disk["model"].as_str()),
-            link,
-            what,
-        ]
+        [name, or_dash(size), or_dash(disk["model"].as_str()), link, what]
     });
     render(["DISK", "SIZE", "MODEL", "LINK", "WHAT"], rows)
 }

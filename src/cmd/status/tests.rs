@@ -55,11 +55,7 @@ fn well(node: &str) -> Value {
 fn answer(value: &Value) -> Answer {
     let document = document(&value.to_string()).unwrap();
     let node = show::text(&document, "node");
-    Answer {
-        node: node.to_owned(),
-        pod: format!("kube-system/on-{node}"),
-        document,
-    }
+    Answer { node: node.to_owned(), pod: format!("kube-system/on-{node}"), document }
 }
 
 #[test]
@@ -127,10 +123,7 @@ fn running_job_is_named() {
         "cleanup": { "state": "Running", "seconds": 59, "job": "storage/cleanup-local-pv-1" },
     }] }]);
     let text = show::node(&status);
-    assert!(
-        text.contains("59s    by Job storage/cleanup-local-pv-1"),
-        "{text}"
-    );
+    assert!(text.contains("59s    by Job storage/cleanup-local-pv-1"), "{text}");
 }
 
 #[test]

@@ -10,10 +10,7 @@ use crate::types::VolumeMode;
 /// A configuration with the class `c`, made of these lines and two good directories.
 fn class_with(lines: &str) -> Loaded {
     let lines = lines.replace('\n', "\n  ");
-    loaded(&[(
-        "storageClassMap",
-        &format!("c:\n  hostDir: /h\n  mountDir: /m\n  {lines}\n"),
-    )])
+    loaded(&[("storageClassMap", &format!("c:\n  hostDir: /h\n  mountDir: /m\n  {lines}\n"))])
 }
 
 fn class(lines: &str) -> Class {
@@ -43,10 +40,7 @@ fn everything_but_the_two_directories_has_a_default() {
     assert_eq!(class.binding, Binding::Path);
     assert_eq!((fresh.faults, fresh.warnings), (vec![], vec![]));
 
-    let config = Config {
-        classes: BTreeMap::new(),
-        ..fresh.config
-    };
+    let config = Config { classes: BTreeMap::new(), ..fresh.config };
     assert_eq!(config, Config::default());
     assert_eq!(config.max_concurrent_cleanups.get(), 4);
     assert!(!config.protect_released_data && !config.pause_cleaning);
@@ -80,10 +74,7 @@ fn each_key_of_a_class_is_read() {
         assert_eq!(format!("{mode:?}"), text);
     }
     assert_eq!(class("fsType: ''").fs_type, None);
-    assert_eq!(
-        class("namePattern: ''").name_pattern,
-        NamePattern::default()
-    );
+    assert_eq!(class("namePattern: ''").name_pattern, NamePattern::default());
 }
 
 #[test]
@@ -104,10 +95,7 @@ fn a_clean_method_takes_the_place_of_a_command() {
 
 #[test]
 fn directories_are_normalised() {
-    let read = loaded(&[(
-        "storageClassMap",
-        "c: {hostDir: /mnt//disks/, mountDir: /mnt/./disks}",
-    )]);
+    let read = loaded(&[("storageClassMap", "c: {hostDir: /mnt//disks/, mountDir: /mnt/./disks}")]);
     let class = &read.config.classes["c"];
     assert_eq!(class.host_dir.as_str(), "/mnt/disks");
     assert_eq!(class.mount_dir.as_path(), Path::new("/mnt/disks"));
@@ -121,11 +109,7 @@ fn a_faulty_class_leaves_the_others_running() {
          bad.2: {hostDir: /x, mountDir: z}\n",
     )]);
     assert_eq!(loaded.config.classes.keys().collect::<Vec<_>>(), ["good"]);
-    let faulty: Vec<_> = loaded
-        .faults
-        .iter()
-        .filter_map(|fault| fault.class.as_deref())
-        .collect();
+    let faulty: Vec<_> = loaded.faults.iter().filter_map(|fault| fault.class.as_deref()).collect();
     assert_eq!(faulty, ["bad", "bad.2"]);
     let texts: Vec<_> = loaded.faults.iter().map(ToString::to_string).collect();
     let starts = [
@@ -205,14 +189,8 @@ fn directory_of_the_links_is_refused_only_while_a_class_has_links() {
 fn raw_devices_behind_a_quick_reset_are_warned_about() {
     for (lines, warned) in [
         ("volumeMode: Block", true),
-        (
-            "volumeMode: Block\nblockCleanerCommand: [quick_reset.sh]",
-            true,
-        ),
-        (
-            "volumeMode: Block\nblockCleanerCommand: [/scripts/dd_zero.sh]",
-            false,
-        ),
+        ("volumeMode: Block\nblockCleanerCommand: [quick_reset.sh]", true),
+        ("volumeMode: Block\nblockCleanerCommand: [/scripts/dd_zero.sh]", false),
         ("volumeMode: Block\ncleanMethod: quick", true),
         ("volumeMode: Block\ncleanMethod: auto", false),
         ("volumeMode: Filesystem", false),

@@ -177,11 +177,7 @@ fn examples_of_the_page_have_no_fault_and_no_warning() {
         let loaded = loaded(&[("storageClassMap", example)]);
         assert_eq!((loaded.faults, loaded.warnings), (vec![], vec![]));
         let classes = loaded.config.classes.into_values();
-        modes.extend(
-            classes
-                .filter(|it| it.devices.is_some())
-                .map(|it| it.volume_mode),
-        );
+        modes.extend(classes.filter(|it| it.devices.is_some()).map(|it| it.volume_mode));
     }
     let filesystem = VolumeMode::Filesystem;
     assert_eq!(modes, [VolumeMode::Block, filesystem, filesystem]);

@@ -26,10 +26,7 @@ fn what_is_no_configuration_is_an_error() {
     ] {
         let error = error(&[("storageClassMap", text)]);
         let place = format!(" at line {line}, column ");
-        assert!(
-            error.contains("storageClassMap is not valid YAML: "),
-            "{error}"
-        );
+        assert!(error.contains("storageClassMap is not valid YAML: "), "{error}");
         assert!(error.contains(&place), "{error}");
     }
 }
@@ -43,10 +40,7 @@ fn anchors_and_merge_keys_work_as_in_the_go_program() {
     )]);
     assert_eq!(loaded.faults, []);
     let b = &loaded.config.classes["b"];
-    assert_eq!(
-        (b.host_dir.as_str(), b.volume_mode),
-        ("/b", VolumeMode::Block)
-    );
+    assert_eq!((b.host_dir.as_str(), b.volume_mode), ("/b", VolumeMode::Block));
     assert_eq!(b.name_pattern.to_string(), "1*");
 }
 
@@ -68,20 +62,13 @@ fn a_mounted_config_map_is_read_through_its_links() {
         ("storageClassMap", b"c: {hostDir: /h, mountDir: /m}"),
         ("useNodeNameOnly", b"\"yes\"\n"),
     ]);
-    nix::unistd::mkfifo(
-        &dir.path().join("jobTolerations"),
-        nix::sys::stat::Mode::S_IRWXU,
-    )
-    .unwrap();
+    nix::unistd::mkfifo(&dir.path().join("jobTolerations"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let loaded = load(dir.path()).unwrap();
     assert!(loaded.config.use_node_name_only);
     assert_eq!(loaded.config.classes.len(), 1);
     let faults: Vec<_> = loaded.faults.iter().map(ToString::to_string).collect();
     let expected = "jobTolerations is \"not a file\"; write tolerations as in a Pod, such as [{key: dedicated, operator: Exists}]";
-    assert_eq!(
-        (faults, loaded.warnings),
-        (vec![expected.to_owned()], vec![])
-    );
+    assert_eq!((faults, loaded.warnings), (vec![expected.to_owned()], vec![]));
 }
 
 #[test]
@@ -93,21 +80,14 @@ fn key_that_is_a_directory_is_a_fault() {
     let loaded = load(dir.path()).unwrap();
     let fault = "storageClassMap is \"not a file\"; write a map of classes, such as ";
     assert!(loaded.faults[0].message.starts_with(fault), "{loaded:?}");
-    assert!(
-        loaded
-            .warnings
-            .contains(&"key \"lost+found\" is unknown and ignored".to_owned())
-    );
+    assert!(loaded.warnings.contains(&"key \"lost+found\" is unknown and ignored".to_owned()));
 }
 
 #[test]
 fn an_empty_directory_is_a_warning_and_a_missing_one_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let warnings = load(dir.path()).unwrap().warnings;
-    assert!(
-        warnings[0].starts_with("no class is configured"),
-        "{warnings:?}"
-    );
+    assert!(warnings[0].starts_with("no class is configured"), "{warnings:?}");
     let missing = dir.path().join("missing");
     let error = load(&missing).unwrap_err();
     assert!(error.contains(missing.to_str().unwrap()), "{error}");

@@ -78,36 +78,20 @@ const OF_KEYS: &[(&str, &str, &str)] = &[
         "[{tolerationSeconds: x}]",
         "jobTolerations[0].tolerationSeconds is \"x\"; write tolerations as in a Pod, such as [{key: dedicated, operator: Exists}]",
     ),
-    (
-        "logLevel",
-        "loud",
-        "logLevel is \"loud\"; write error, warn, info, debug or trace",
-    ),
+    ("logLevel", "loud", "logLevel is \"loud\"; write error, warn, info, debug or trace"),
     (
         "maxConcurrentCleanups",
         "0",
         "maxConcurrentCleanups is \"0\"; write a whole number from 1 to 65535, such as 4",
     ),
-    (
-        "pauseCleaning",
-        "perhaps",
-        "pauseCleaning is \"perhaps\"; write true or false",
-    ),
-    (
-        "protectReleasedData",
-        "[true]",
-        "protectReleasedData is [\"true\"]; write true or false",
-    ),
+    ("pauseCleaning", "perhaps", "pauseCleaning is \"perhaps\"; write true or false"),
+    ("protectReleasedData", "[true]", "protectReleasedData is [\"true\"]; write true or false"),
     (
         "provisionerNotReadyNodeTaintKey",
         "[a]",
         "provisionerNotReadyNodeTaintKey is [\"a\"]; write the key of a taint, such as example.com/not-ready",
     ),
-    (
-        "useAlphaAPI",
-        "perhaps",
-        "useAlphaAPI is \"perhaps\"; write true or false",
-    ),
+    ("useAlphaAPI", "perhaps", "useAlphaAPI is \"perhaps\"; write true or false"),
 ];
 
 /// The keys of a class beside two good directories.
@@ -184,14 +168,8 @@ const OF_CLASS: &[(&str, &str)] = &[
         "cleanupTimeout: -6h",
         "class \"c\": cleanupTimeout is \"-6h\"; write a duration of more than zero, such as 6h or 1h30m",
     ),
-    (
-        "trim: never",
-        "class \"c\": trim is \"never\"; write true or false",
-    ),
-    (
-        "volumeMode: Bloc",
-        "class \"c\": volumeMode is \"Bloc\"; write Filesystem or Block",
-    ),
+    ("trim: never", "class \"c\": trim is \"never\"; write true or false"),
+    ("volumeMode: Bloc", "class \"c\": volumeMode is \"Bloc\"; write Filesystem or Block"),
     (
         "accessMode: RWO",
         "class \"c\": accessMode is \"RWO\"; write ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod",
@@ -228,22 +206,13 @@ const OF_CLASS: &[(&str, &str)] = &[
         "selector: [{matchExpressions: [{key: a, operator: In, values: [[]]}]}]",
         "class \"c\": selector[0].matchExpressions[0].values[0] is []; write a list of node selector terms, such as [{matchExpressions: [{key: rack, operator: Exists}]}]",
     ),
-    (
-        "weakIdentity: \"true\"",
-        "class \"c\": weakIdentity is \"true\"; write Consent or Accept",
-    ),
-    (
-        "discoveryPolicy: All",
-        "class \"c\": discoveryPolicy is \"All\"; write Any or EmptyOnly",
-    ),
+    ("weakIdentity: \"true\"", "class \"c\": weakIdentity is \"true\"; write Consent or Accept"),
+    ("discoveryPolicy: All", "class \"c\": discoveryPolicy is \"All\"; write Any or EmptyOnly"),
     (
         "missingVolumePolicy: Remove",
         "class \"c\": missingVolumePolicy is \"Remove\"; write Report or Delete",
     ),
-    (
-        "binding: Disk",
-        "class \"c\": binding is \"Disk\"; write path or disk",
-    ),
+    ("binding: Disk", "class \"c\": binding is \"Disk\"; write path or disk"),
     (
         "volumeMode: Block\nVOLUMEMODE: Filesystem",
         "class \"c\": volumeMode is set as VOLUMEMODE and as volumeMode; keep one of them",
@@ -301,14 +270,9 @@ fn messages(key: &str, text: &str) -> String {
     found.retain(|text| !text.starts_with("no class is configured"));
     assert!(!found.is_empty(), "{text}");
     for text in &found {
-        for foreign in [
-            "invalid type",
-            "unknown variant",
-            "missing field",
-            "sequence",
-            "expected",
-            "regex",
-        ] {
+        for foreign in
+            ["invalid type", "unknown variant", "missing field", "sequence", "expected", "regex"]
+        {
             assert!(!text.contains(foreign), "{text}");
         }
         assert!(text.chars().count() <= MAX_LENGTH, "{text}");
@@ -328,29 +292,19 @@ pub(super) fn check(cases: impl IntoIterator<Item = (String, String, &'static st
 
 #[test]
 fn bad_value_is_named_with_its_key_and_the_remedy() {
-    check(
-        OF_KEYS
-            .iter()
-            .map(|(key, text, expected)| ((*key).into(), (*text).into(), *expected)),
-    );
+    check(OF_KEYS.iter().map(|(key, text, expected)| ((*key).into(), (*text).into(), *expected)));
 }
 
 #[test]
 fn bad_value_of_a_class_is_named_with_the_class_and_the_remedy() {
-    let classes = OF_CLASSES
-        .iter()
-        .map(|(text, expected)| ((*text).into(), *expected));
+    let classes = OF_CLASSES.iter().map(|(text, expected)| ((*text).into(), *expected));
     let keys = OF_CLASS.iter().map(|(keys, expected)| {
         let dirs = ["hostDir: /mnt/c", "mountDir: /mnt/c"].into_iter();
         let others = dirs.filter(|dir| keys.split(':').next() != dir.split(':').next());
         let lines: Vec<_> = keys.lines().chain(others).collect();
         (format!("c:\n  {}\n", lines.join("\n  ")), *expected)
     });
-    check(
-        classes
-            .chain(keys)
-            .map(|(text, expected)| ("storageClassMap".into(), text, expected)),
-    );
+    check(classes.chain(keys).map(|(text, expected)| ("storageClassMap".into(), text, expected)));
 }
 
 #[test]

@@ -9,19 +9,11 @@ fn number(text: &str) -> DeviceNumber {
 }
 
 fn filesystem(fs: &str, root: &str) -> Footprint {
-    Footprint::Filesystem {
-        devices: [number(fs)].into(),
-        fs: number(fs),
-        root: root.into(),
-    }
+    Footprint::Filesystem { devices: [number(fs)].into(), fs: number(fs), root: root.into() }
 }
 
 fn device(number: DeviceNumber, below: &[DeviceNumber]) -> Footprint {
-    Footprint::Device {
-        number,
-        below: below.iter().copied().collect(),
-        wwid: None,
-    }
+    Footprint::Device { number, below: below.iter().copied().collect(), wwid: None }
 }
 
 /// The class has `/mnt/disks` of the host at another path here. Its first volume is a filesystem of its own, the second
@@ -31,14 +23,9 @@ fn path_is_followed_by_text_links_and_mounts() {
     let sandbox = tempfile::tempdir().unwrap();
     let top = sandbox.path().canonicalize().unwrap();
     let disks = top.join("disks");
-    for dir in [
-        "disks/bound",
-        "disks/own/link-inside",
-        "elsewhere",
-        "data/bound/part",
-        "pool/sub",
-        "nfs",
-    ] {
+    for dir in
+        ["disks/bound", "disks/own/link-inside", "elsewhere", "data/bound/part", "pool/sub", "nfs"]
+    {
         fs::create_dir_all(top.join(dir)).unwrap();
     }
     symlink("/mnt/disks/own", disks.join("absolute")).unwrap();
@@ -61,10 +48,7 @@ fn path_is_followed_by_text_links_and_mounts() {
         top = top.display(),
         disks = disks.display(),
     );
-    let machine = Machine {
-        mounts: MountTable::parse(table.as_bytes()),
-        ..Machine::default()
-    };
+    let machine = Machine { mounts: MountTable::parse(table.as_bytes()), ..Machine::default() };
     let shared = [Dir::discovery("/mnt/disks", disks)];
     let in_top = |path: &str| top.join(path).to_str().unwrap().to_owned();
     let volumes = [
@@ -115,11 +99,7 @@ fn path_is_followed_by_text_links_and_mounts() {
 #[test]
 fn device_is_compared_by_number() {
     let [whole, part, other] = ["8:32", "8:33", "8:16"].map(number);
-    let volumes = [
-        device(whole, &[whole]),
-        device(part, &[part, whole]),
-        filesystem("8:16", "/"),
-    ];
+    let volumes = [device(whole, &[whole]), device(part, &[part, whole]), filesystem("8:16", "/")];
     for (leads_to, below, expected) in [
         (whole, vec![whole], [Some(Same), Some(Around), None]),
         (part, vec![part, whole], [Some(Inside), Some(Same), None]),
@@ -152,10 +132,7 @@ fn link_to_a_device_node_leads_to_its_device() {
     };
     let link = sandbox.path().join("link");
     symlink(&node, &link).unwrap();
-    let machine = Machine {
-        mounts: MountTable::read().unwrap(),
-        ..Machine::default()
-    };
+    let machine = Machine { mounts: MountTable::read().unwrap(), ..Machine::default() };
     let paths = [node, link, "/dev".into()];
     let followed = HostPaths::follow(paths.clone(), &[], &machine, |_| true);
     let [volume, other] = [0, 1_000_000].map(|more| {

@@ -104,10 +104,7 @@ impl Unique {
         let disks: Vec<_> = below.iter().filter(is_disk).collect();
         let wwids = disks.iter().map(|disk| disk.wwid.as_deref());
         let wwids = wwids.map(|wwid| wwid.filter(|it| is_world_unique(it)));
-        let wwids: Vec<_> = wwids
-            .collect::<Option<BTreeSet<_>>>()?
-            .into_iter()
-            .collect();
+        let wwids: Vec<_> = wwids.collect::<Option<BTreeSet<_>>>()?.into_iter().collect();
         let first = wwids.first()?;
         let of_multipath = |it: &DeviceFacts| {
             let uuid = it.dm_uuid.as_ref();
@@ -127,9 +124,7 @@ impl Unique {
         fields.set("start", device.partition_start.map(|it| it.to_string()));
         Some(Self {
             fields,
-            is_shared: below
-                .iter()
-                .any(|it| it.shared_transport || of_multipath(it)),
+            is_shared: below.iter().any(|it| it.shared_transport || of_multipath(it)),
         })
     }
 }

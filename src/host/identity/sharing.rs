@@ -81,36 +81,21 @@ mod tests {
                 fs(&part, "/", "u"),
                 true,
             ),
-            (
-                "a disk and the filesystem on it",
-                "v1:wwid=d".into(),
-                fs(&whole, "/", "u"),
-                true,
-            ),
+            ("a disk and the filesystem on it", "v1:wwid=d".into(), fs(&whole, "/", "u"), true),
             (
                 "a loop device and its filesystem",
                 "v1:loop=/a.img:12".into(),
                 fs(&on("loop=/a.img"), "/", "u"),
                 true,
             ),
-            (
-                "a directory and one inside it",
-                fs(&part, "/a", "u"),
-                fs(&part, "/a/b", "u"),
-                true,
-            ),
+            ("a directory and one inside it", fs(&part, "/a", "u"), fs(&part, "/a/b", "u"), true),
             (
                 "a logical volume and its filesystem",
                 "v1:dm=LVM-1".into(),
                 fs(&on("dm=LVM-1"), "/", "u"),
                 true,
             ),
-            (
-                "another disk",
-                "v1:wwid=d".into(),
-                "v1:wwid=e".into(),
-                false,
-            ),
+            ("another disk", "v1:wwid=d".into(), "v1:wwid=e".into(), false),
             (
                 "another partition",
                 "v1:start=2048,wwid=d".into(),
@@ -123,59 +108,21 @@ mod tests {
                 fs(&part, "/", "u"),
                 false,
             ),
-            (
-                "sister directories",
-                fs(&part, "/a", "u"),
-                fs(&part, "/b", "u"),
-                false,
-            ),
-            (
-                "names that begin alike",
-                fs(&part, "/a", "u"),
-                fs(&part, "/ab", "u"),
-                false,
-            ),
-            (
-                "a clone of a filesystem",
-                fs(&part, "/", "u"),
-                fs(&on("wwid=e"), "/", "u"),
-                false,
-            ),
-            (
-                "another filesystem",
-                fs(&part, "/", "u"),
-                fs(&part, "/", "w"),
-                false,
-            ),
-            (
-                "another file",
-                "v1:loop=/a.img:12".into(),
-                "v1:loop=/b.img:12".into(),
-                false,
-            ),
+            ("sister directories", fs(&part, "/a", "u"), fs(&part, "/b", "u"), false),
+            ("names that begin alike", fs(&part, "/a", "u"), fs(&part, "/ab", "u"), false),
+            ("a clone of a filesystem", fs(&part, "/", "u"), fs(&on("wwid=e"), "/", "u"), false),
+            ("another filesystem", fs(&part, "/", "u"), fs(&part, "/", "w"), false),
+            ("another file", "v1:loop=/a.img:12".into(), "v1:loop=/b.img:12".into(), false),
             (
                 "another part of the file",
                 "v1:loop=/a.img:12".into(),
                 "v1:loop=/a.img:12,offset=4096".into(),
                 false,
             ),
-            (
-                "nothing to go by",
-                "v1:boot=b,size=1".into(),
-                "v1:boot=b,size=1".into(),
-                false,
-            ),
-            (
-                "no identity of ours",
-                "wwid=d".into(),
-                "v1:wwid=d".into(),
-                false,
-            ),
+            ("nothing to go by", "v1:boot=b,size=1".into(), "v1:boot=b,size=1".into(), false),
+            ("no identity of ours", "wwid=d".into(), "v1:wwid=d".into(), false),
         ] {
-            let of = |text: &String| Identity {
-                text: text.clone(),
-                weak: false,
-            };
+            let of = |text: &String| Identity { text: text.clone(), weak: false };
             assert_eq!(may_share(&a, &of(&b)), shares, "{situation}: {a} {b}");
             if a.starts_with(VERSION) {
                 assert_eq!(

@@ -3,10 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn seen(text: &str) -> Identity {
-    Identity {
-        text: text.to_owned(),
-        weak: false,
-    }
+    Identity { text: text.to_owned(), weak: false }
 }
 
 #[test]
@@ -16,52 +13,16 @@ fn identities_are_same_different_or_unknown() {
     for (recorded, observed, expected) in [
         // Filesystems.
         ("v1:fs=ext4,root=/,uuid=a", "v1:fs=ext4,root=/,uuid=a", Same),
-        (
-            "v1:fs=ext4,root=/,uuid=a",
-            "v1:fs=ext4,root=/,uuid=b",
-            Different,
-        ),
-        (
-            "v1:fs=ext4,root=/,uuid=a",
-            "v1:fs=ext4,root=/x,uuid=a",
-            Different,
-        ),
-        (
-            "v1:fs=ext4,on=wwid%3D1,root=/,uuid=a",
-            "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a",
-            Different,
-        ),
-        (
-            "v1:fs=ext4,root=/,uuid=a",
-            "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a",
-            Unknown,
-        ),
-        (
-            "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a",
-            "v1:fs=ext4,root=/,uuid=a",
-            Unknown,
-        ),
-        (
-            "v1:fs=tmpfs,path=/a,root=/",
-            "v1:fs=tmpfs,path=/a,root=/",
-            Same,
-        ),
-        (
-            "v1:fs=tmpfs,path=/a,root=/",
-            "v1:fs=tmpfs,path=/b,root=/",
-            Different,
-        ),
-        (
-            "v1:fs=ext4,path=/a,root=/",
-            "v1:fs=ext4,root=/,uuid=a",
-            Different,
-        ),
+        ("v1:fs=ext4,root=/,uuid=a", "v1:fs=ext4,root=/,uuid=b", Different),
+        ("v1:fs=ext4,root=/,uuid=a", "v1:fs=ext4,root=/x,uuid=a", Different),
+        ("v1:fs=ext4,on=wwid%3D1,root=/,uuid=a", "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a", Different),
+        ("v1:fs=ext4,root=/,uuid=a", "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a", Unknown),
+        ("v1:fs=ext4,on=wwid%3D2,root=/,uuid=a", "v1:fs=ext4,root=/,uuid=a", Unknown),
+        ("v1:fs=tmpfs,path=/a,root=/", "v1:fs=tmpfs,path=/a,root=/", Same),
+        ("v1:fs=tmpfs,path=/a,root=/", "v1:fs=tmpfs,path=/b,root=/", Different),
+        ("v1:fs=ext4,path=/a,root=/", "v1:fs=ext4,root=/,uuid=a", Different),
         // Filesystems without a UUID: the disk below decides.
-        (
-            "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
-            "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
-            Same,
-        ),
+        ("v1:fs=ext4,on=wwid%3D1,path=/a,root=/", "v1:fs=ext4,on=wwid%3D1,path=/a,root=/", Same),
         (
             "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
             "v1:fs=ext4,on=wwid%3D2,path=/a,root=/",
@@ -72,37 +33,21 @@ fn identities_are_same_different_or_unknown() {
             "v1:fs=ext4,on=wwid%3D1,path=/b,root=/",
             Different,
         ),
-        (
-            "v1:fs=ext4,path=/a,root=/",
-            "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
-            Unknown,
-        ),
+        ("v1:fs=ext4,path=/a,root=/", "v1:fs=ext4,on=wwid%3D1,path=/a,root=/", Unknown),
         // A newer kernel reports the UUID, an older one does not.
-        (
-            "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
-            "v1:fs=ext4,on=wwid%3D1,root=/,uuid=a",
-            Same,
-        ),
+        ("v1:fs=ext4,on=wwid%3D1,path=/a,root=/", "v1:fs=ext4,on=wwid%3D1,root=/,uuid=a", Same),
         (
             "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
             "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a",
             Different,
         ),
-        (
-            "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
-            "v1:fs=xfs,on=wwid%3D1,root=/,uuid=a",
-            Different,
-        ),
+        ("v1:fs=ext4,on=wwid%3D1,path=/a,root=/", "v1:fs=xfs,on=wwid%3D1,root=/,uuid=a", Different),
         (
             "v1:fs=ext4,on=wwid%3D1,path=/a,root=/x",
             "v1:fs=ext4,on=wwid%3D1,root=/,uuid=a",
             Different,
         ),
-        (
-            "v1:fs=ext4,on=wwid%3D1,root=/,uuid=a",
-            "v1:fs=ext4,on=wwid%3D1,path=/a,root=/",
-            Unknown,
-        ),
+        ("v1:fs=ext4,on=wwid%3D1,root=/,uuid=a", "v1:fs=ext4,on=wwid%3D1,path=/a,root=/", Unknown),
         // Nor does the disk below have a name.
         (
             "v1:boot=x,fs=ext4,path=/a,root=/,seq=3,size=5",
@@ -119,16 +64,8 @@ fn identities_are_same_different_or_unknown() {
             "v1:boot=y,fs=ext4,path=/a,root=/,seq=3,size=6",
             Different,
         ),
-        (
-            "v1:boot=x,fs=ext4,path=/a,root=/,seq=3,size=5",
-            "v1:fs=ext4,root=/,uuid=a",
-            Unknown,
-        ),
-        (
-            "v1:boot=x,fs=ext4,path=/a,root=/,seq=3,size=5",
-            "v1:fs=xfs,root=/,uuid=a",
-            Different,
-        ),
+        ("v1:boot=x,fs=ext4,path=/a,root=/,seq=3,size=5", "v1:fs=ext4,root=/,uuid=a", Unknown),
+        ("v1:boot=x,fs=ext4,path=/a,root=/,seq=3,size=5", "v1:fs=xfs,root=/,uuid=a", Different),
         // Devices.
         ("v1:wwid=1", "v1:wwid=1", Same),
         ("v1:wwid=1", "v1:wwid=2", Different),
@@ -141,56 +78,20 @@ fn identities_are_same_different_or_unknown() {
         // A partition's UUID may be seen or not.
         ("v1:start=8,wwid=1", "v1:partuuid=p,start=8,wwid=1", Same),
         ("v1:partuuid=p,start=8,wwid=1", "v1:start=8,wwid=1", Same),
-        (
-            "v1:partuuid=p,start=8,wwid=1",
-            "v1:partuuid=q,start=8,wwid=1",
-            Different,
-        ),
-        (
-            "v1:start=9,wwid=1",
-            "v1:partuuid=p,start=8,wwid=1",
-            Different,
-        ),
+        ("v1:partuuid=p,start=8,wwid=1", "v1:partuuid=q,start=8,wwid=1", Different),
+        ("v1:start=9,wwid=1", "v1:partuuid=p,start=8,wwid=1", Different),
         ("v1:partuuid=p", "v1:partuuid=p,start=8,wwid=1", Unknown),
         // Weak devices.
-        (
-            "v1:boot=x,link=/dev/a,size=5",
-            "v1:boot=x,link=/dev/a,size=5",
-            Same,
-        ),
-        (
-            "v1:boot=x,link=/dev/a,size=5",
-            "v1:boot=y,link=/dev/a,size=5",
-            Unknown,
-        ),
-        (
-            "v1:boot=x,link=/dev/a,size=5",
-            "v1:boot=y,link=/dev/a,size=6",
-            Different,
-        ),
-        (
-            "v1:boot=x,link=/dev/a,size=5",
-            "v1:boot=x,link=/dev/b,size=5",
-            Different,
-        ),
-        (
-            "v1:boot=x,link=/dev/a,size=5",
-            "v1:boot=y,size=5",
-            Different,
-        ),
+        ("v1:boot=x,link=/dev/a,size=5", "v1:boot=x,link=/dev/a,size=5", Same),
+        ("v1:boot=x,link=/dev/a,size=5", "v1:boot=y,link=/dev/a,size=5", Unknown),
+        ("v1:boot=x,link=/dev/a,size=5", "v1:boot=y,link=/dev/a,size=6", Different),
+        ("v1:boot=x,link=/dev/a,size=5", "v1:boot=x,link=/dev/b,size=5", Different),
+        ("v1:boot=x,link=/dev/a,size=5", "v1:boot=y,size=5", Different),
         ("v1:boot=x,seq=3,size=5", "v1:boot=x,seq=3,size=5", Same),
-        (
-            "v1:boot=x,seq=3,size=5",
-            "v1:boot=x,seq=4,size=5",
-            Different,
-        ),
+        ("v1:boot=x,seq=3,size=5", "v1:boot=x,seq=4,size=5", Different),
         ("v1:boot=x,seq=3,size=5", "v1:boot=y,seq=4,size=5", Unknown),
         ("v1:boot=x,seq=3,size=5", "v1:boot=y,seq=3,size=5", Unknown),
-        (
-            "v1:boot=x,seq=3,size=5",
-            "v1:boot=y,seq=4,size=6",
-            Different,
-        ),
+        ("v1:boot=x,seq=3,size=5", "v1:boot=y,seq=4,size=6", Different),
         // An older kernel does not number its disks.
         ("v1:boot=x,size=5", "v1:boot=y,seq=4,size=5", Unknown),
         ("v1:boot=x,seq=4,size=5", "v1:boot=y,size=5", Unknown),
@@ -209,27 +110,15 @@ fn identities_are_same_different_or_unknown() {
         ("v1:wwid=1 ", "v1:wwid=1", Different),
         ("nonsense", "nonsense", Unknown),
     ] {
-        assert_eq!(
-            compare(recorded, &seen(observed)),
-            expected,
-            "{recorded} | {observed}"
-        );
+        assert_eq!(compare(recorded, &seen(observed)), expected, "{recorded} | {observed}");
     }
 }
 
 #[test]
 fn accepting_a_weak_identity_accepts_a_reboot_and_nothing_else() {
     for (recorded, observed, expected) in [
-        (
-            "v1:boot=x,link=/dev/a,size=5",
-            "v1:boot=y,link=/dev/a,size=5",
-            true,
-        ),
-        (
-            "v1:boot=x,link=/dev/a,size=5",
-            "v1:boot=y,link=/dev/a,size=6",
-            false,
-        ),
+        ("v1:boot=x,link=/dev/a,size=5", "v1:boot=y,link=/dev/a,size=5", true),
+        ("v1:boot=x,link=/dev/a,size=5", "v1:boot=y,link=/dev/a,size=6", false),
         ("v1:boot=x,size=5", "v1:boot=y,link=/dev/a,size=5", false),
         ("v1:boot=x,seq=3,size=5", "v1:boot=y,seq=4,size=5", true),
         ("v1:boot=x,size=5", "v1:boot=y,seq=4,size=5", true),
@@ -237,29 +126,13 @@ fn accepting_a_weak_identity_accepts_a_reboot_and_nothing_else() {
         // Exchanged within one boot, or not known to have been.
         ("v1:boot=x,seq=3,size=5", "v1:boot=x,seq=4,size=5", false),
         ("v1:boot=x,size=5", "v1:boot=x,seq=4,size=5", false),
-        (
-            "v1:boot=x,fs=ext4,path=/a,root=/,seq=3",
-            "v1:boot=y,fs=ext4,path=/a,root=/,seq=4",
-            true,
-        ),
-        (
-            "v1:boot=x,fs=ext4,path=/a,root=/,seq=3",
-            "v1:boot=y,fs=xfs,path=/a,root=/,seq=4",
-            false,
-        ),
+        ("v1:boot=x,fs=ext4,path=/a,root=/,seq=3", "v1:boot=y,fs=ext4,path=/a,root=/,seq=4", true),
+        ("v1:boot=x,fs=ext4,path=/a,root=/,seq=3", "v1:boot=y,fs=xfs,path=/a,root=/,seq=4", false),
         ("v1:wwid=1", "v1:boot=y,size=5", false),
-        (
-            "v1:fs=ext4,root=/,uuid=a",
-            "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a",
-            false,
-        ),
+        ("v1:fs=ext4,root=/,uuid=a", "v1:fs=ext4,on=wwid%3D2,root=/,uuid=a", false),
         ("garbage", "v1:boot=y,size=5", false),
     ] {
-        assert_eq!(
-            only_rebooted(recorded, &seen(observed)),
-            expected,
-            "{recorded} | {observed}"
-        );
+        assert_eq!(only_rebooted(recorded, &seen(observed)), expected, "{recorded} | {observed}");
     }
 }
 
@@ -268,27 +141,11 @@ fn device_identity_uses_the_most_specific_field() {
     let text = |value: &str| Some(value.to_owned());
     for (device, expected) in [
         (
-            DeviceFacts {
-                wwid: text("naa.5"),
-                dm_uuid: text("x"),
-                ..DeviceFacts::default()
-            },
+            DeviceFacts { wwid: text("naa.5"), dm_uuid: text("x"), ..DeviceFacts::default() },
             "wwid=naa.5",
         ),
-        (
-            DeviceFacts {
-                dm_uuid: text("LVM-a"),
-                ..DeviceFacts::default()
-            },
-            "dm=LVM-a",
-        ),
-        (
-            DeviceFacts {
-                md_uuid: text("3aaa"),
-                ..DeviceFacts::default()
-            },
-            "md=3aaa",
-        ),
+        (DeviceFacts { dm_uuid: text("LVM-a"), ..DeviceFacts::default() }, "dm=LVM-a"),
+        (DeviceFacts { md_uuid: text("3aaa"), ..DeviceFacts::default() }, "md=3aaa"),
         (
             DeviceFacts {
                 partition_uuid: text("p"),
@@ -307,10 +164,7 @@ fn device_identity_uses_the_most_specific_field() {
             "partuuid=p,start=8,wwid=w",
         ),
         (
-            DeviceFacts {
-                loop_backing: Some("/a,b".into()),
-                ..DeviceFacts::default()
-            },
+            DeviceFacts { loop_backing: Some("/a,b".into()), ..DeviceFacts::default() },
             "loop=/a%2Cb:7",
         ),
         (
@@ -322,13 +176,7 @@ fn device_identity_uses_the_most_specific_field() {
             },
             "loop=/a:7,offset=512,start=1",
         ),
-        (
-            DeviceFacts {
-                partition_start: Some(8),
-                ..DeviceFacts::default()
-            },
-            "",
-        ),
+        (DeviceFacts { partition_start: Some(8), ..DeviceFacts::default() }, ""),
         (DeviceFacts::default(), ""),
     ] {
         let inode = device.loop_backing.as_ref().map(|_| 7);

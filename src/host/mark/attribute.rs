@@ -53,10 +53,7 @@ pub(super) fn read(root: BorrowedFd<'_>) -> io::Result<Attribute> {
     // Many filesystems have no flags.
     let flags = ioctl_getflags(root).unwrap_or(IFlags::empty());
     let is_protected = flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND);
-    Ok(Attribute {
-        bytes,
-        is_writable: is_supported && !is_protected && !is_read_only()?,
-    })
+    Ok(Attribute { bytes, is_writable: is_supported && !is_protected && !is_read_only()? })
 }
 
 /// Writes the attribute, durably.
@@ -73,9 +70,7 @@ pub(super) fn write(root: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
 
 /// Whether the mark is written to the state directory after this error.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
-    error
-        .raw_os_error()
-        .is_some_and(|errno| REFUSALS.contains(&errno))
+    error.raw_os_error().is_some_and(|errno| REFUSALS.contains(&errno))
 }
 
 /// The value of an attribute; `None` if there is none.

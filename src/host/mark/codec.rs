@@ -52,9 +52,7 @@ impl Record {
     pub fn on_disk(self) -> MarkOnDisk {
         match self.content {
             Some(content) => MarkOnDisk::Valid(content.mark),
-            None => MarkOnDisk::Unreadable {
-                digest: self.digest,
-            },
+            None => MarkOnDisk::Unreadable { digest: self.digest },
         }
     }
 }

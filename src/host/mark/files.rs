@@ -219,10 +219,7 @@ impl StateDir {
         for (open, name) in names.filter_map(|name| Some((self.0.as_ref()?, name))) {
             let removed = fs::remove_file(through_proc(&open.dir).join(name));
             if let Err(error) = removed.and_then(|()| open.dir.sync_all()) {
-                tracing::debug!(
-                    name,
-                    "a replaced mark stays in the state directory: {error}"
-                );
+                tracing::debug!(name, "a replaced mark stays in the state directory: {error}");
             }
         }
     }

@@ -60,12 +60,7 @@ impl Listing {
         let since = last.map_or_else(Instant::now, |it| it.since);
         let is_final = since.elapsed() >= TICK;
         let files = Arc::new(read_all(&through_proc(dir))?);
-        *self.0.lock() = Some(Reading {
-            modified,
-            since,
-            is_final,
-            files: Arc::clone(&files),
-        });
+        *self.0.lock() = Some(Reading { modified, since, is_final, files: Arc::clone(&files) });
         Ok(files)
     }
 }
@@ -85,9 +80,7 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
         let name = entry?.file_name().to_string_lossy().into_owned();
         Ok(name.ends_with(SUFFIX).then_some(name))
     };
-    fs::read_dir(dir)?
-        .filter_map(|entry| name(entry).transpose())
-        .collect()
+    fs::read_dir(dir)?.filter_map(|entry| name(entry).transpose()).collect()
 }
 
 /// One file. `None`: there is none, since another process may have removed it.

@@ -167,26 +167,16 @@ impl Dir {
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.at.path()).unwrap();
         let paths = entries.map(|it| it.unwrap().path());
-        paths
-            .filter(|it| it.ends_with("new") || it.extension().is_some())
-            .collect()
+        paths.filter(|it| it.ends_with("new") || it.extension().is_some()).collect()
     }
 }
 
 fn identity(text: &str, weak: bool) -> Identity {
-    Identity {
-        text: text.into(),
-        weak,
-    }
+    Identity { text: text.into(), weak }
 }
 
 fn device<'a>(identity: &'a Identity, class: &'a str, entry: &'a str) -> MarkedVolume<'a> {
-    MarkedVolume {
-        root: None,
-        identity,
-        class,
-        entry,
-    }
+    MarkedVolume { root: None, identity, class, entry }
 }
 
 /// The first one's mark, as the second one finds it.

@@ -25,10 +25,7 @@ fn a_line_has_all_its_fields() {
         Mount {
             id: 36,
             parent: 35,
-            device: DeviceNumber {
-                major: 98,
-                minor: 17
-            },
+            device: DeviceNumber { major: 98, minor: 17 },
             root: "/mnt1".into(),
             point: "/mnt2".into(),
             fs_type: "ext3".into(),
@@ -44,25 +41,15 @@ fn a_line_has_all_its_fields() {
 #[test]
 fn layers_of_an_overlay_are_in_its_options() {
     for (options, layers) in [
-        (
-            "rw,lowerdir=/a,upperdir=/b,workdir=/c",
-            &["/a", "/b", "/c"][..],
-        ),
+        ("rw,lowerdir=/a,upperdir=/b,workdir=/c", &["/a", "/b", "/c"][..]),
         ("rw,lowerdir=/a:/b::/c", &["/a", "/b", "/c"]),
         (r"ro,lowerdir=/a\134:b:/c\040d", &["/a:b", "/c d"]),
-        (
-            "rw,lowerdir+=/a,lowerdir+=/b,datadir+=/c",
-            &["/a", "/b", "/c"],
-        ),
+        ("rw,lowerdir+=/a,lowerdir+=/b,datadir+=/c", &["/a", "/b", "/c"]),
         ("rw,lowerdir=1/fs:2/fs,xino=on,metacopy", &[]),
     ] {
         let line = |kind| format!("2 1 0:9 / /o rw - {kind} overlay {options}\n");
         let expected: Vec<_> = layers.iter().map(PathBuf::from).collect();
-        assert_eq!(
-            only(line("overlay").as_bytes()).layers,
-            expected,
-            "{options}"
-        );
+        assert_eq!(only(line("overlay").as_bytes()).layers, expected, "{options}");
         assert_eq!(only(line("ext4").as_bytes()).layers, [] as [PathBuf; 0]);
     }
 }
@@ -77,26 +64,14 @@ fn fault_17_any_byte_may_be_in_a_mount_path() {
         (b"/a\\134040b", b"/a\\040b"),
         (b"/a\\043b", b"/a#b"),
         ("/a\u{a0}b".as_bytes(), "/a\u{a0}b".as_bytes()),
-        (
-            "/a\u{2003}b\u{85}".as_bytes(),
-            "/a\u{2003}b\u{85}".as_bytes(),
-        ),
+        ("/a\u{2003}b\u{85}".as_bytes(), "/a\u{2003}b\u{85}".as_bytes()),
         (b"/a\xffb\x0b\x0c\r", b"/a\xffb\x0b\x0c\r"),
         (b"/x//deleted", b"/x//deleted"),
         (b"/not\\escape\\9", b"/not\\escape\\9"),
         (b"/high\\377\\400", b"/high\xff\\400"),
         (b"/-", b"/-"),
     ] {
-        let text = [
-            b"1 0 0:5 ",
-            written,
-            b" ",
-            written,
-            b" rw - tmpfs ",
-            written,
-            b" rw",
-        ]
-        .concat();
+        let text = [b"1 0 0:5 ", written, b" ", written, b" rw - tmpfs ", written, b" rw"].concat();
         let mount = only(&text);
         let meant = OsStr::from_bytes(meant);
         assert_eq!(mount.root.as_os_str(), meant);
@@ -129,16 +104,11 @@ fn a_line_that_does_not_parse_hides_no_other() {
     );
     let table = MountTable::parse(text.as_bytes());
     assert!(table.at(Path::new("/c")).is_some());
-    assert_eq!(
-        table.unparsed,
-        ["“garbage \\u{1}”", "“1 0 0:x / /b rw - t s rw”"]
-    );
+    assert_eq!(table.unparsed, ["“garbage \\u{1}”", "“1 0 0:x / /b rw - t s rw”"]);
 }
 
 fn id_at(table: &str, point: &str) -> Option<u64> {
-    MountTable::parse(table.as_bytes())
-        .at(Path::new(point))
-        .map(|mount| mount.id)
+    MountTable::parse(table.as_bytes()).at(Path::new(point)).map(|mount| mount.id)
 }
 
 #[test]
@@ -151,19 +121,9 @@ fn the_topmost_mount_counts_and_a_hidden_one_does_not() {
         ("the root", String::new(), "/", Some(1)),
         ("no prefix by bytes", line(2, 1, "/", "/ab"), "/a", None),
         ("trailing slash", line(2, 1, "/", "/a"), "/a/", Some(2)),
-        (
-            "stacked",
-            line(2, 1, "/", "/a") + &line(3, 2, "/", "/a"),
-            "/a",
-            Some(3),
-        ),
+        ("stacked", line(2, 1, "/", "/a") + &line(3, 2, "/", "/a"), "/a", Some(3)),
         // Ids are reused, so their order means nothing.
-        (
-            "stacked, ids reused",
-            line(9, 1, "/", "/a") + &line(3, 9, "/", "/a"),
-            "/a",
-            Some(3),
-        ),
+        ("stacked, ids reused", line(9, 1, "/", "/a") + &line(3, 9, "/", "/a"), "/a", Some(3)),
         (
             "stacked, listed upside down",
             line(3, 2, "/", "/a") + &line(2, 1, "/", "/a"),
@@ -176,26 +136,13 @@ fn the_topmost_mount_counts_and_a_hidden_one_does_not() {
             "/a/b",
             None,
         ),
-        (
-            "on the mount above",
-            line(3, 1, "/", "/a") + &line(2, 3, "/", "/a/b"),
-            "/a/b",
-            Some(2),
-        ),
+        ("on the mount above", line(3, 1, "/", "/a") + &line(2, 3, "/", "/a/b"), "/a/b", Some(2)),
         ("its own parent", line(2, 2, "/", "/a"), "/a", None),
     ] {
         assert_eq!(id_at(&(root.clone() + &lines), point), expected, "{what}");
     }
-    assert_eq!(
-        id_at(&line(7, 7, "/", "/"), "/"),
-        Some(7),
-        "a root that is its own parent"
-    );
-    assert_eq!(
-        id_at(&line(7, 3, "/", "/a"), "/a"),
-        Some(7),
-        "below a chroot that is no mount"
-    );
+    assert_eq!(id_at(&line(7, 7, "/", "/"), "/"), Some(7), "a root that is its own parent");
+    assert_eq!(id_at(&line(7, 3, "/", "/a"), "/a"), Some(7), "below a chroot that is no mount");
 }
 
 #[test]
@@ -226,11 +173,7 @@ fn what_is_mounted_inside_a_directory_is_found_by_whatever_path() {
     };
     assert_eq!(inside("8:1", "/data/vol"), [3, 4, 6]);
     assert_eq!(inside("8:1", "/data"), [3, 4, 6, 7, 8]);
-    assert_eq!(
-        inside("8:2", "/"),
-        [5, 9],
-        "on /sub and on /in-what-hides-it"
-    );
+    assert_eq!(inside("8:2", "/"), [5, 9], "on /sub and on /in-what-hides-it");
     assert_eq!(inside("8:2", "/sub"), [5]);
     assert_eq!(inside("8:3", "/"), [] as [u64; 0]);
 }
@@ -255,10 +198,7 @@ fn mount_table_that_lacks_something_is_incomplete() {
     let chroot = complete(&other).unwrap_err();
     assert!(chroot.contains("outside of the chroot"), "{chroot}");
     let strange = complete(&format!("{root}what is this\n")).unwrap_err();
-    assert!(
-        strange.ends_with("does not parse: “what is this”"),
-        "{strange}"
-    );
+    assert!(strange.ends_with("does not parse: “what is this”"), "{strange}");
 }
 
 proptest! {

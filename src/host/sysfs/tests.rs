@@ -15,9 +15,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Self { dir: tempfile::tempdir().unwrap() }
     }
 
     fn sysfs(&self) -> Sysfs {
@@ -37,10 +35,9 @@ impl Fixture {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, format!("{value}\n")).unwrap();
         }
-        for (of, link) in [
-            ("dev/block", number),
-            ("class/block", dir.file_name().unwrap().to_str().unwrap()),
-        ] {
+        for (of, link) in
+            [("dev/block", number), ("class/block", dir.file_name().unwrap().to_str().unwrap())]
+        {
             fs::create_dir_all(sys.join(of)).unwrap();
             symlink(&dir, sys.join(of).join(link)).unwrap();
         }
@@ -71,12 +68,8 @@ impl Fixture {
     }
 
     fn below(&self, number: &str) -> String {
-        let numbers: Vec<String> = self
-            .facts(number)
-            .below
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let numbers: Vec<String> =
+            self.facts(number).below.iter().map(ToString::to_string).collect();
         numbers.join(" ")
     }
 }
@@ -89,16 +82,8 @@ fn two_disks() -> Fixture {
     let fixture = Fixture::new();
     fixture
         .device("pci/sda", "8:0", &[("queue/rotational", "1"), ("ro", "0")])
-        .device(
-            "pci/sda/sda1",
-            "8:1",
-            &[("partition", "1"), ("start", "2048"), ("ro", "1")],
-        )
-        .device(
-            "pci/sda/sda2",
-            "8:2",
-            &[("partition", "2"), ("start", "4096")],
-        )
+        .device("pci/sda/sda1", "8:1", &[("partition", "1"), ("start", "2048"), ("ro", "1")])
+        .device("pci/sda/sda2", "8:2", &[("partition", "2"), ("start", "4096")])
         .device("pci/sdb", "8:16", &[("queue/rotational", "0")]);
     fixture
 }
@@ -107,17 +92,11 @@ fn two_disks() -> Fixture {
 fn a_partition_lies_on_its_disk_and_not_on_its_neighbour() {
     let fixture = two_disks();
     let disk = fixture.facts("8:0");
-    assert_eq!(
-        (disk.name.as_str(), disk.disk, disk.partition_start),
-        ("sda", parse("8:0"), None)
-    );
+    assert_eq!((disk.name.as_str(), disk.disk, disk.partition_start), ("sda", parse("8:0"), None));
     assert!(disk.rotational && !disk.read_only);
     let partition = fixture.facts("8:1");
     assert_eq!(partition.name, "sda1");
-    assert_eq!(
-        (partition.disk, partition.partition_start),
-        (parse("8:0"), Some(2048))
-    );
+    assert_eq!((partition.disk, partition.partition_start), (parse("8:0"), Some(2048)));
     assert!(partition.rotational && partition.read_only);
     assert!(!fixture.facts("8:16").rotational);
     assert_eq!(fixture.below("8:0"), "8:0");
@@ -130,11 +109,7 @@ fn stacked_devices_lie_on_all_below_them() {
     let fixture = two_disks();
     fixture
         .device("virtual/dm-0", "252:0", &[("dm/uuid", "LVM-abcDEF")])
-        .device(
-            "virtual/md0",
-            "9:0",
-            &[("md/uuid", "3AAA0122:29827CFA:5331AD66:CA767371")],
-        )
+        .device("virtual/md0", "9:0", &[("md/uuid", "3AAA0122:29827CFA:5331AD66:CA767371")])
         .device("virtual/md0/md0p1", "259:0", &[("partition", "1")])
         .device("virtual/dm-1", "252:1", &[("dm/uuid", "CRYPT-LUKS2-x")])
         .stack("virtual/dm-0", "pci/sda/sda1")
@@ -146,43 +121,22 @@ fn stacked_devices_lie_on_all_below_them() {
     assert_eq!(fixture.below("252:1"), "8:0 8:2 8:16 9:0 252:1 259:0");
     assert_eq!(fixture.facts("8:1").holders, ["dm-0"]);
     assert_eq!(fixture.facts("8:0").holders, [] as [String; 0]);
-    assert_eq!(
-        fixture.facts("252:0").dm_uuid.as_deref(),
-        Some("LVM-abcDEF")
-    );
-    assert_eq!(
-        fixture.facts("9:0").md_uuid.as_deref(),
-        Some("3aaa012229827cfa5331ad66ca767371")
-    );
-    assert_eq!(
-        fixture.facts("259:0").md_uuid,
-        fixture.facts("9:0").md_uuid,
-        "of the disk"
-    );
+    assert_eq!(fixture.facts("252:0").dm_uuid.as_deref(), Some("LVM-abcDEF"));
+    assert_eq!(fixture.facts("9:0").md_uuid.as_deref(), Some("3aaa012229827cfa5331ad66ca767371"));
+    assert_eq!(fixture.facts("259:0").md_uuid, fixture.facts("9:0").md_uuid, "of the disk");
     fixture
         .device("virtual/md1", "9:1", &[("md/level", "raid1")])
         .udev("9:1", "E:MD_UUID=3aaa0122:29827cfa:5331ad66:ca767371\n")
         .udev("8:16", "E:MD_UUID=3aaa0122:29827cfa:5331ad66:ca767371\n");
-    assert_eq!(
-        fixture.facts("9:1").md_uuid,
-        fixture.facts("9:0").md_uuid,
-        "by udev"
-    );
-    assert_eq!(
-        fixture.facts("8:16").md_uuid,
-        None,
-        "a member is not the array"
-    );
+    assert_eq!(fixture.facts("9:1").md_uuid, fixture.facts("9:0").md_uuid, "by udev");
+    assert_eq!(fixture.facts("8:16").md_uuid, None, "a member is not the array");
 }
 
 #[test]
 fn hidden_path_of_a_multipath_nvme_disk_is_skipped() {
     let fixture = Fixture::new();
     fixture.device("nvme0n1", "259:1", &[("wwid", "eui.0025388b710116a1")]);
-    let hidden = fixture
-        .dir
-        .path()
-        .join("sys/devices/nvme0n1/slaves/nvme0c0n1");
+    let hidden = fixture.dir.path().join("sys/devices/nvme0n1/slaves/nvme0c0n1");
     fs::create_dir_all(hidden).unwrap();
     assert_eq!(fixture.below("259:1"), "259:1");
 }
@@ -194,34 +148,17 @@ fn loop_devices_name_their_file_and_lie_on_a_device_below() {
         .device(
             "loop0",
             "7:0",
-            &[
-                ("loop/backing_file", "/images/a b\n.img"),
-                ("loop/offset", "512"),
-            ],
+            &[("loop/backing_file", "/images/a b\n.img"), ("loop/offset", "512")],
         )
-        .device(
-            "loop0/loop0p1",
-            "259:0",
-            &[("partition", "1"), ("start", "8")],
-        )
+        .device("loop0/loop0p1", "259:0", &[("partition", "1"), ("start", "8")])
         .device("loop1", "7:1", &[("loop/backing_file", "/dev/sda1")])
         .device("loop2", "7:2", &[("loop/backing_file", "/dev/gone")]);
-    symlink(
-        fixture.dir.path().join("sys/class/block"),
-        fixture.dir.path().join("sys/block"),
-    )
-    .unwrap();
+    symlink(fixture.dir.path().join("sys/class/block"), fixture.dir.path().join("sys/block"))
+        .unwrap();
     let facts = fixture.facts("7:0");
-    assert_eq!(
-        facts.loop_backing.as_deref(),
-        Some(Path::new("/images/a b\n.img"))
-    );
+    assert_eq!(facts.loop_backing.as_deref(), Some(Path::new("/images/a b\n.img")));
     assert_eq!(facts.loop_offset, 512);
-    assert_eq!(
-        fixture.facts("259:0").loop_backing,
-        facts.loop_backing,
-        "of the disk"
-    );
+    assert_eq!(fixture.facts("259:0").loop_backing, facts.loop_backing, "of the disk");
     assert_eq!(fixture.below("7:1"), "7:1 8:0 8:1");
     assert_eq!(fixture.below("7:2"), "7:2");
     let over = |number| {
@@ -234,9 +171,7 @@ fn loop_devices_name_their_file_and_lie_on_a_device_below() {
     assert_eq!(over("7:0"), [] as [String; 0]);
     let sysfs = fixture.sysfs();
     let loops = sysfs.loops().unwrap().iter();
-    let files: Vec<_> = loops
-        .map(|it| (&*it.name, it.loop_backing.as_deref().unwrap()))
-        .collect();
+    let files: Vec<_> = loops.map(|it| (&*it.name, it.loop_backing.as_deref().unwrap())).collect();
     assert_eq!(
         files,
         [
@@ -251,13 +186,8 @@ fn loop_devices_name_their_file_and_lie_on_a_device_below() {
 fn disks_with_the_same_bytes_are_twins() {
     let fixture = Fixture::new();
     let wwid = [("device/wwid", "naa.5000c500a1b2c3d4")];
-    let file = |offset| {
-        [
-            ("loop/backing_file", "/images/a"),
-            ("loop/offset", offset),
-            ("size", "8"),
-        ]
-    };
+    let file =
+        |offset| [("loop/backing_file", "/images/a"), ("loop/offset", offset), ("size", "8")];
     fixture
         .device("sda", "8:0", &wwid)
         .device("sda/sda1", "8:1", &[("partition", "1")])
@@ -274,9 +204,7 @@ fn disks_with_the_same_bytes_are_twins() {
         .device("loop3", "7:3", &[("size", "0")]);
     let sys = fixture.dir.path().join("sys");
     fs::create_dir(sys.join("block")).unwrap();
-    for disk in [
-        "sda", "sdb", "sdc", "sdd", "sde", "dm-0", "loop0", "loop1", "loop2", "loop3",
-    ] {
+    for disk in ["sda", "sdb", "sdc", "sdd", "sde", "dm-0", "loop0", "loop1", "loop2", "loop3"] {
         symlink(sys.join("devices").join(disk), sys.join("block").join(disk)).unwrap();
     }
     // An NVMe path, which cannot be opened.
@@ -305,14 +233,8 @@ fn disks_with_the_same_bytes_are_twins() {
 fn transport_that_several_machines_reach_is_shared() {
     for (place, expected) in [
         ("pci0/host0/rport-0:0-1/target0:0:0/0:0:0:0/block/sda", true),
-        (
-            "platform/host3/session1/target3:0:0/3:0:0:0/block/sda",
-            true,
-        ),
-        (
-            "pci0/host0/port-0:0/end_device-0:0/target0:0:0/0:0:0:0/block/sda",
-            true,
-        ),
+        ("platform/host3/session1/target3:0:0/3:0:0:0/block/sda", true),
+        ("pci0/host0/port-0:0/end_device-0:0/target0:0:0/0:0:0:0/block/sda", true),
         ("virtual/nvme-fabrics/ctl/nvme0/nvme0n1", true),
         ("virtual/nvme-subsystem/nvme-subsys0/nvme0n1", true),
         ("pci0/ata1/host0/target0:0:0/0:0:0:0/block/sda", false),
@@ -370,25 +292,14 @@ proptest! {
 #[test]
 fn holder_of_a_device_is_named_with_the_remedy() {
     for (holder, command) in [
-        (
-            "dm-3",
-            "; if the host activated it from a tenant's data: dmsetup remove /dev/dm-3",
-        ),
-        (
-            "md127",
-            "; if the host activated it from a tenant's data: mdadm --stop /dev/md127",
-        ),
+        ("dm-3", "; if the host activated it from a tenant's data: dmsetup remove /dev/dm-3"),
+        ("md127", "; if the host activated it from a tenant's data: mdadm --stop /dev/md127"),
         ("bcache0", ""),
     ] {
         let fixture = two_disks();
-        fixture
-            .device(holder, "253:3", &[])
-            .stack(holder, "pci/sda/sda2");
+        fixture.device(holder, "253:3", &[]).stack(holder, "pci/sda/sda2");
         fs::create_dir_all(fixture.dir.path().join("sys/block")).unwrap();
-        let machine = Machine {
-            sysfs: fixture.sysfs(),
-            ..Machine::default()
-        };
+        let machine = Machine { sysfs: fixture.sysfs(), ..Machine::default() };
         let user = |number| device_user(&fixture.facts(number), &machine).unwrap();
         let named = format!("sda2 is held by {holder}{command}");
         assert_eq!(user("8:0"), Some(named.clone()));

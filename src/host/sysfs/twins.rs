@@ -38,10 +38,7 @@ impl Sysfs {
     pub fn loops(&self) -> io::Result<&[Arc<DeviceFacts>]> {
         self.list(&self.loops, |dir| {
             let name = name(dir);
-            let mut device = DeviceFacts {
-                name,
-                ..DeviceFacts::default()
-            };
+            let mut device = DeviceFacts { name, ..DeviceFacts::default() };
             self.read_loop(dir, &mut device);
             Ok(Some(Arc::new(device)).filter(|it| it.loop_backing.is_some()))
         })
@@ -52,9 +49,7 @@ impl Sysfs {
         let Ok(bytes) = fs::read(dir.join(BACKING_FILE)) else {
             return;
         };
-        let file = Path::new(OsStr::from_bytes(
-            bytes.strip_suffix(b"\n").unwrap_or(&bytes),
-        ));
+        let file = Path::new(OsStr::from_bytes(bytes.strip_suffix(b"\n").unwrap_or(&bytes)));
         disk.loop_backing = Some(file.to_owned());
         disk.loop_offset = number_in(&dir.join("loop/offset")).unwrap_or(0);
         disk.loop_inode = self.loop_inode(dir);
@@ -121,23 +116,15 @@ impl Sysfs {
         match Device::open(&node, Access::Offer) {
             Ok(device) if device.number() == disk.number => Ok(false),
             Err(OpenError::InUse { .. }) => Ok(true),
-            Ok(_) => Err(io::Error::other(format!(
-                "{} is another device",
-                node.display()
-            ))),
+            Ok(_) => Err(io::Error::other(format!("{} is another device", node.display()))),
             Err(error) => Err(io::Error::other(error)),
         }
     }
 }
 
 /// The names that begin a directory of a transport by which several machines can reach a disk.
-const SHARED_TRANSPORTS: [&str; 5] = [
-    "rport-",
-    "session",
-    "end_device-",
-    "nvme-fabrics",
-    "nvme-subsys",
-];
+const SHARED_TRANSPORTS: [&str; 5] =
+    ["rport-", "session", "end_device-", "nvme-fabrics", "nvme-subsys"];
 
 /// Whether several machines can reach the disk of a directory in `/sys/devices`.
 pub(super) fn has_shared_transport(disk: &Path) -> bool {
@@ -150,10 +137,7 @@ pub(super) fn has_shared_transport(disk: &Path) -> bool {
 /// Whether a disk is behind a USB controller: its directory is below that of a bus, such as `usb1`.
 pub(super) fn is_usb(dir: &Path) -> bool {
     let mut above = dir.iter().filter_map(OsStr::to_str);
-    above.any(|it| {
-        it.strip_prefix("usb")
-            .is_some_and(|it| it.parse::<u8>().is_ok())
-    })
+    above.any(|it| it.strip_prefix("usb").is_some_and(|it| it.parse::<u8>().is_ok()))
 }
 
 /// Whether both are loop devices, over parts of one file that have bytes in common.

@@ -42,17 +42,12 @@ const CONTAINER: &[u8] = b"\
     17 6 8:16 /etc /disks/d rw - ext4 /dev/sdb rw\n";
 
 fn dir(rule: Rule, host: &str, here: Option<&str>) -> Dir {
-    Dir {
-        rule,
-        host: host.into(),
-        here: here.map(Into::into),
-    }
+    Dir { rule, host: host.into(), here: here.map(Into::into) }
 }
 
 fn all(rule: Rule, dirs: &[&str], here: bool) -> Vec<Dir> {
     let dirs = dirs.iter();
-    dirs.map(|path| dir(rule, path, here.then_some(path)))
-        .collect()
+    dirs.map(|path| dir(rule, path, here.then_some(path))).collect()
 }
 
 #[track_caller]
@@ -77,15 +72,9 @@ fn system_storage_is_recognised_wherever_it_is_mounted() {
     let swap = "/mnt/disks/s/file";
     let dirs = [
         all(Rule::System, &["/boot", "/dev", "/proc", "/usr"], true),
-        all(
-            Rule::Private,
-            &["/var/lib/etcd", "/var/lib/kubelet/pods"],
-            true,
-        ),
+        all(Rule::Private, &["/var/lib/etcd", "/var/lib/kubelet/pods"], true),
         all(Rule::Held, &["/", "/home", "/var", "/var/lib"], true),
-        [program, swap]
-            .map(|path| dir(Rule::Held, path, Some(path)))
-            .into(),
+        [program, swap].map(|path| dir(Rule::Held, path, Some(path))).into(),
     ]
     .concat();
     let cases = [
@@ -112,19 +101,12 @@ fn system_storage_is_recognised_wherever_it_is_mounted() {
 
 #[test]
 fn system_storage_of_the_host_is_recognised_in_a_container() {
-    let known = [
-        ("/mnt/disks", "/disks"),
-        ("/var/lib/kubelet/pods", "/var/lib/kubelet/pods"),
-    ];
+    let known = [("/mnt/disks", "/disks"), ("/var/lib/kubelet/pods", "/var/lib/kubelet/pods")];
     let shared = known.map(|(host, here)| dir(Rule::Held, host, Some(here)));
     let dirs = [
         all(Rule::System, &["/etc"], true),
         all(Rule::Private, &["/var/lib/etcd"], false),
-        all(
-            Rule::Held,
-            &["/", "/home", "/var", "/var/lib/kubelet"],
-            false,
-        ),
+        all(Rule::Held, &["/", "/home", "/var", "/var/lib/kubelet"], false),
     ]
     .concat();
     let cases = [

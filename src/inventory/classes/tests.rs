@@ -17,11 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_hours(1);
 
 fn runtime() -> Runtime {
-    Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .build()
-        .unwrap()
+    Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap()
 }
 
 /// Keeps that thread busy until the sender is dropped.
@@ -57,11 +53,7 @@ impl Fixture {
         );
         inventory.serve(&classes(root.path(), ""));
         inventory.settle(TIMEOUT).await;
-        Self {
-            root,
-            inventory,
-            wake,
-        }
+        Self { root, inventory, wake }
     }
 
     fn path(&self, name: &str) -> HostPath {
@@ -90,9 +82,7 @@ fn new_entry_is_scanned_at_once() {
         let fixture = Fixture::new().await;
         assert!(fixture.observation().complete);
         fs::create_dir(fixture.root.path().join("entry")).unwrap();
-        fixture
-            .shows("an entry", |seen| seen.entries.contains_key("entry"))
-            .await;
+        fixture.shows("an entry", |seen| seen.entries.contains_key("entry")).await;
     });
 }
 
@@ -114,9 +104,7 @@ fn freed_path_is_outdated_until_it_is_scanned_again() {
         // No scan has seen this one taken.
         let more = BTreeSet::from([fixture.path("a"), fixture.path("b"), fixture.path("c")]);
         fixture.inventory.set_taken(&more);
-        fixture
-            .inventory
-            .set_taken(&BTreeSet::from([fixture.path("b")]));
+        fixture.inventory.set_taken(&BTreeSet::from([fixture.path("b")]));
         let outdated = fixture.inventory.observe().outdated;
         let freed = BTreeSet::from([fixture.path("a"), fixture.path("c")]);
         assert_eq!(outdated, freed);
@@ -126,9 +114,7 @@ fn freed_path_is_outdated_until_it_is_scanned_again() {
         let scanned = async {
             while !fixture.inventory.observe().outdated.is_empty() {
                 fixture.wake.notified().await;
-                fixture
-                    .inventory
-                    .set_taken(&BTreeSet::from([fixture.path("b")]));
+                fixture.inventory.set_taken(&BTreeSet::from([fixture.path("b")]));
             }
         };
         tokio::time::timeout(TIMEOUT, scanned).await.unwrap();
@@ -151,9 +137,7 @@ fn directory_that_does_not_answer_is_a_fault_until_it_does() {
         fixture.shows("all", |seen| seen.complete).await;
         // The new watch works.
         fs::create_dir(fixture.root.path().join("later")).unwrap();
-        fixture
-            .shows("an entry", |seen| seen.entries.contains_key("later"))
-            .await;
+        fixture.shows("an entry", |seen| seen.entries.contains_key("later")).await;
     });
 }
 

@@ -42,11 +42,7 @@ fn an_entry_names_a_driver_and_where_it_records_the_node() {
     let annotation = |key: &str| NodeReference::Annotation(key.into());
     let attribute = |key: &str| NodeReference::Attribute(key.into());
     for (entry, name, references) in [
-        (
-            "lis.csi.aws.com",
-            "lis.csi.aws.com",
-            vec![affinity(LABEL_HOSTNAME)],
-        ),
+        ("lis.csi.aws.com", "lis.csi.aws.com", vec![affinity(LABEL_HOSTNAME)]),
         (" x ", "x", vec![affinity(LABEL_HOSTNAME)]),
         (AZURE, AZURE, vec![annotation(SELECTED), attribute(INITIAL)]),
         ("x=affinity", "x", vec![affinity(LABEL_HOSTNAME)]),
@@ -94,12 +90,7 @@ fn node_is_found_by_the_first_reference_that_names_one() {
     let topology = &format!("x=affinity:{TOPOLOGY}");
     let either = &format!("x=affinity:{TOPOLOGY}|annotation:{SELECTED}");
     for (entry, changes, hosts, label) in [
-        (
-            AZURE,
-            &[&attributed as Change<'_>][..],
-            &["a"][..],
-            LABEL_HOSTNAME,
-        ),
+        (AZURE, &[&attributed as Change<'_>][..], &["a"][..], LABEL_HOSTNAME),
         (AZURE, &[&attributed, &annotated], &["b"], LABEL_HOSTNAME),
         (AZURE, &[&attributed, &empty], &["a"], LABEL_HOSTNAME),
         (AZURE, &[&by_host], &[], LABEL_HOSTNAME),

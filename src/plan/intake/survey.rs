@@ -123,11 +123,7 @@ impl<'a> Survey<'a> {
         let unreadable = |why: &String| LeftAlone::Unreadable(why.clone());
         let candidate = disk.candidate.as_ref().map_err(unreadable)?;
         self.is_no_volume(disk, candidate)?;
-        let selected = |how| Taken {
-            disk,
-            candidate,
-            how,
-        };
+        let selected = |how| Taken { disk, candidate, how };
         if self.rule.filesystem.is_some()
             && let Some(how) = self.resume(disk, candidate)?
         {

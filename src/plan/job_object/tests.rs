@@ -73,21 +73,15 @@ fn made(settings: &Value, tolerations: &Value, secrets: &[&str]) -> (CleanOrder,
 
 #[test]
 fn job_matches_the_go_provisioners_and_names_the_expected_device() {
-    let (order, job) = made(
-        &json!({ "blockCleanerCommand": ["/scripts/shred.sh", "2"] }),
-        &json!([]),
-        &[],
-    );
+    let (order, job) =
+        made(&json!({ "blockCleanerCommand": ["/scripts/shred.sh", "2"] }), &json!([]), &[]);
     let view = view(&job);
     assert!(view.is_for(&order.pv.tenancy()));
     let age = Timestamp::now().duration_since(view.created_at.unwrap());
     assert!(age.as_secs().abs() < 60, "{age}");
     let mut job = json!(job);
     let started = job["metadata"]["annotations"]["start-time"].take();
-    assert_eq!(
-        started.as_str().unwrap().split('.').nth(1).unwrap().len(),
-        "123456789Z".len()
-    );
+    assert_eq!(started.as_str().unwrap().split('.').nth(1).unwrap().len(), "123456789Z".len());
     let volumes = job["spec"]["template"]["spec"]["volumes"].take();
     let mounts = job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"].take();
     let template = job["metadata"]["annotations"]["local-volume-provisioner/template"].take();
@@ -181,20 +175,13 @@ fn job_follows_class_and_configuration() {
         let pod = &spec["template"]["spec"];
         assert_eq!(pod["containers"][0]["args"], json!(["--method=zero"]));
         assert_eq!(pod["tolerations"], tolerations);
-        assert_eq!(
-            pod["imagePullSecrets"],
-            json!([{ "name": "a" }, { "name": "b" }])
-        );
+        assert_eq!(pod["imagePullSecrets"], json!([{ "name": "a" }, { "name": "b" }]));
     }
 }
 
 #[test]
 fn a_directory_is_mounted_once() {
-    let (_, job) = made(
-        &json!({ "hostDir": "/dev", "mountDir": "/dev" }),
-        &json!([]),
-        &[],
-    );
+    let (_, job) = made(&json!({ "hostDir": "/dev", "mountDir": "/dev" }), &json!([]), &[]);
     let pod = &json!(job)["spec"]["template"]["spec"];
     let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
     let at_dev = mounts.iter().filter(|mount| mount["mountPath"] == "/dev");

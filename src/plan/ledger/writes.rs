@@ -37,11 +37,7 @@ impl Writes {
     /// first one to be tried again.
     pub fn fail(&mut self, name: &str, is_transient: bool, now: Duration) -> bool {
         let failures = self.failed.get(name).map_or(0, |(failures, _)| *failures);
-        let pause = if is_transient {
-            retry::WRITE.pause(failures)
-        } else {
-            retry::WRITE.longest
-        };
+        let pause = if is_transient { retry::WRITE.pause(failures) } else { retry::WRITE.longest };
         let until = now + pause;
         self.failed.insert(name.to_owned(), (failures + 1, until));
         self.failed.values().all(|(_, other)| *other >= until)
@@ -55,11 +51,9 @@ impl Writes {
     /// Drops what is outdated.
     pub(super) fn prune(&mut self, now: Duration) {
         let is_recent = |at: &Duration| now < *at + PERIOD;
-        self.written
-            .retain(|_, writes| writes.last().is_some_and(is_recent));
+        self.written.retain(|_, writes| writes.last().is_some_and(is_recent));
         // A write that fails later is the first one to fail again.
-        self.failed
-            .retain(|_, (_, until)| now < *until + retry::WRITE.longest);
+        self.failed.retain(|_, (_, until)| now < *until + retry::WRITE.longest);
     }
 
     /// The objects that back off, each with the end of its pause.
@@ -91,11 +85,7 @@ mod tests {
 
     #[test]
     fn pv_that_another_writer_reverts_backs_off() {
-        let pv = PvRef {
-            name: "pv".into(),
-            uid: "u".into(),
-            resource_version: "7".into(),
-        };
+        let pv = PvRef { name: "pv".into(), uid: "u".into(), resource_version: "7".into() };
         let mut writes = Writes::default();
         let count = |writes: &mut Writes, seconds| writes.count(&pv, Duration::from_secs(seconds));
         assert!((0..8).all(|second| !count(&mut writes, second)));

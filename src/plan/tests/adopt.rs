@@ -21,10 +21,7 @@ fn name_only(world: World) -> World {
 fn a_pv_without_the_label_is_adopted() {
     let unlabelled = with(a(), |pv| pv.hostname_label = None);
     let adopted = ["patch pv-a: label=host-1 (VolumeAdopted)", "a is Available"];
-    world()
-        .fast("a", &fs(1))
-        .pv(unlabelled.clone())
-        .expect("ours", &adopted);
+    world().fast("a", &fs(1)).pv(unlabelled.clone()).expect("ours", &adopted);
     let due = ["patch pv-a: label=host-1 (VolumeAdopted)", "a is Due"];
     world()
         .fast("a", &fs(1))
@@ -34,16 +31,10 @@ fn a_pv_without_the_label_is_adopted() {
         pv.provisioned_by = Some(FOREIGN.into());
     });
     let skipped = ["a is Skipped as PathClaimedByOtherPV"];
-    world()
-        .fast("a", &fs(1))
-        .pv(foreign)
-        .expect("another provisioner's", &skipped);
+    world().fast("a", &fs(1)).pv(foreign).expect("another provisioner's", &skipped);
     let elsewhere = with(unlabelled, |pv| pv.hostnames = vec!["host-2".into()]);
     let found = words(&world().pv(elsewhere).plan());
-    assert!(
-        !found.iter().any(|word| word.starts_with("patch")),
-        "not on this node: {found:?}"
-    );
+    assert!(!found.iter().any(|word| word.starts_with("patch")), "not on this node: {found:?}");
 }
 
 #[test]
@@ -51,19 +42,13 @@ fn a_pv_of_the_node_s_former_self_is_taken_over() {
     let patch = |rest: &str| format!("patch pv-a: provisioned-by={OURS}{rest} (VolumeAdopted)");
     let taken = |pv, rest: &str| {
         let expected = [&*patch(rest), "a is Foreign"];
-        world()
-            .fast("a", &fs(1))
-            .pv(pv)
-            .expect("taken over", &expected);
+        world().fast("a", &fs(1)).pv(pv).expect("taken over", &expected);
     };
     taken(made_by(FORMER), "");
     taken(made_by("local-volume-provisioner-node-1"), "");
     taken(bound(made_by(FORMER)), "");
     taken(released(made_by(FORMER)), "");
-    taken(
-        with(made_by(FORMER), |pv| pv.hostname_label = None),
-        " label=host-1",
-    );
+    taken(with(made_by(FORMER), |pv| pv.hostname_label = None), " label=host-1");
     // In the same request: the garbage collector deletes what belongs to a Node that is gone.
     taken(
         with(made_by(FORMER), |pv| {
@@ -78,18 +63,8 @@ fn a_pv_of_the_node_s_former_self_must_be_for_the_same_disk() {
     let told = |state: &'static str| ["VolumeIdentityMismatch of pv-a", state];
     let former = || made_by(FORMER);
     for (situation, world, pv, state) in [
-        (
-            "another disk",
-            world().fast("a", &fs(2)),
-            former(),
-            "a is Foreign",
-        ),
-        (
-            "no identity",
-            world().fast("a", &fs(1)),
-            without_identity(former()),
-            "a is Foreign",
-        ),
+        ("another disk", world().fast("a", &fs(2)), former(), "a is Foreign"),
+        ("no identity", world().fast("a", &fs(1)), without_identity(former()), "a is Foreign"),
         ("no disk", world(), former(), "a is Foreign"),
         (
             "an incomplete scan",
@@ -116,9 +91,8 @@ fn a_pv_of_the_node_s_former_self_must_be_for_the_same_disk() {
         for word in told(state) {
             assert!(found.contains(&word.to_owned()), "{situation}: {found:?}");
         }
-        let quiet = !found
-            .iter()
-            .any(|word| word.starts_with("patch") || word.starts_with("clean"));
+        let quiet =
+            !found.iter().any(|word| word.starts_with("patch") || word.starts_with("clean"));
         assert!(quiet, "{situation}: {found:?}");
     }
 }
@@ -133,20 +107,14 @@ fn consents_count_for_a_pv_of_the_node_s_former_self() {
     let dropped = ["delete pv-a", "a is Terminating"];
     let left = ["VolumeIdentityMismatch of pv-a", "a is Foreign"];
     let nameless_forget = without_identity(made_by(FORMER));
-    let nameless_forget = consent(
-        nameless_forget.clone(),
-        crate::plan::consent::forget(&nameless_forget),
-    );
+    let nameless_forget =
+        consent(nameless_forget.clone(), crate::plan::consent::forget(&nameless_forget));
     for (situation, pv, expected) in [
         ("Available, wipe", former(&wipe), &taken[..]),
         ("Bound, wipe", bound(former(&wipe)), &taken),
         ("due, wipe", released(former(&wipe)), &taken),
         ("no identity, wipe", without_identity(former(&wipe)), &taken),
-        (
-            "another disk, wipe",
-            former(&naming("wipe", Some(&made_by(FORMER)), &fs(1))),
-            &left,
-        ),
+        ("another disk, wipe", former(&naming("wipe", Some(&made_by(FORMER)), &fs(1))), &left),
         ("Available, forget", former(&forget), &dropped),
         ("Bound, forget", bound(former(&forget)), &left),
         ("due, forget", released(former(&forget)), &dropped),
@@ -189,10 +157,7 @@ fn pv_of_an_old_hostname_keeps_its_volume_from_being_offered_or_cleaned() {
         bound(old(OURS)),
         released(old(OURS)),
         terminating(released(old(OURS))),
-        consent(
-            released(old(OURS)),
-            naming("wipe", Some(&old(OURS)), &fs(1)),
-        ),
+        consent(released(old(OURS)), naming("wipe", Some(&old(OURS)), &fs(1))),
     ] {
         let situation = format!("{:?}, deleting: {}", pv.phase, pv.deleting);
         let world = world().fast("a", &fs(1)).pv(pv);
@@ -214,15 +179,11 @@ fn with_node_names_only_a_node_registered_again_is_the_same() {
     let world = || name_only(world()).fast("a", &fs(1));
     for by in [bare, OURS, FORMER] {
         world().pv(made_by(by)).expect(by, &["a is Available"]);
-        world()
-            .pv(released(made_by(by)))
-            .expect(by, &["clean pv-a", "a is Due"]);
+        world().pv(released(made_by(by))).expect(by, &["clean pv-a", "a is Due"]);
     }
     let unlabelled = with(made_by(FORMER), |pv| pv.hostname_label = None);
     let taken = format!("patch pv-a: provisioned-by={bare} label=host-1 (VolumeAdopted)");
-    world()
-        .pv(unlabelled)
-        .expect("by affinity alone", &[&taken, "a is Foreign"]);
+    world().pv(unlabelled).expect("by affinity alone", &[&taken, "a is Foreign"]);
 }
 
 #[test]
@@ -235,19 +196,9 @@ fn the_pvs_of_others_are_left_alone() {
         "kubernetes.io/no-provisioner",
         "",
     ] {
-        for pv in [
-            made_by(by),
-            released(made_by(by)),
-            terminating(released(made_by(by))),
-        ] {
-            world()
-                .fast("a", &fs(1))
-                .pv(pv.clone())
-                .expect(by, &skipped);
-            name_only(world())
-                .fast("a", &fs(1))
-                .pv(pv)
-                .expect(by, &skipped);
+        for pv in [made_by(by), released(made_by(by)), terminating(released(made_by(by)))] {
+            world().fast("a", &fs(1)).pv(pv.clone()).expect(by, &skipped);
+            name_only(world()).fast("a", &fs(1)).pv(pv).expect(by, &skipped);
         }
     }
 }

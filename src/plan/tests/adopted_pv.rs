@@ -20,39 +20,21 @@ fn mark_of_an_adopted_pv_becomes_used_before_any_claim_binds() {
     let pending = marked(&fs(1), begun());
     let pv = adopted(&pending);
     let written = ["patch pv: mark=used", "a is Available"];
-    world()
-        .fast("a", &pending)
-        .pv(pv.clone())
-        .expect("created", &written);
+    world().fast("a", &pending).pv(pv.clone()).expect("created", &written);
     let used = marked(&fs(1), MarkOnDisk::Valid(mark(MarkState::Used)));
-    world()
-        .fast("a", &used)
-        .pv(pv.clone())
-        .expect("written", &["a is Available"]);
-    world()
-        .fast("a", &used)
-        .pv(bound(pv.clone()))
-        .expect("bound", &["a is Bound"]);
+    world().fast("a", &used).pv(pv.clone()).expect("written", &["a is Available"]);
+    world().fast("a", &used).pv(bound(pv.clone())).expect("bound", &["a is Bound"]);
     let cleaned = ["clean pv", "a is Due"];
-    world()
-        .fast("a", &used)
-        .pv(released(pv.clone()))
-        .expect("released", &cleaned);
+    world().fast("a", &used).pv(released(pv.clone())).expect("released", &cleaned);
     // A PV of the Go provisioner has taken the name: any claim could bind to it.
     let other = with(pv, |pv| (pv.offer, pv.used, pv.claim) = (None, false, None));
-    world()
-        .fast("a", &pending)
-        .pv(other)
-        .expect("name taken", &["delete pv", "a is Terminating"]);
+    world().fast("a", &pending).pv(other).expect("name taken", &["delete pv", "a is Terminating"]);
 }
 
 #[test]
 fn pv_that_is_bound_to_its_disk_records_the_claim_that_binds() {
     let date = world().snapshot.date;
-    let link = PvLink {
-        token: TOKEN.into(),
-        label: None,
-    };
+    let link = PvLink { token: TOKEN.into(), label: None };
     let pv = with(adopted(&fs(1)), |pv| pv.link = Some(link));
     let written = |pv: &PvView, change: fn(&mut Mark)| {
         let used = MarkOnDisk::Valid(with(mark(MarkState::Used), change));
@@ -68,10 +50,7 @@ fn pv_that_is_bound_to_its_disk_records_the_claim_that_binds() {
         (pv.phase, pv.claim) = (Phase::Bound, Some(claim()));
     });
     assert_eq!(written(&bound, reserved), Some(Some("claim-uid".into())));
-    assert_eq!(
-        written(&bound, |it| it.claim_uid = Some("claim-uid".into())),
-        None
-    );
+    assert_eq!(written(&bound, |it| it.claim_uid = Some("claim-uid".into())), None);
     let other = MarkOnDisk::Valid(with(mark(MarkState::Used), |it| {
         it.claim = Some("default/other".into());
         it.claim_uid = Some(String::new());

@@ -43,46 +43,16 @@ fn wipe_is_cancelled_when_its_reason_ends() {
         ("Terminating", vec![wiped()], disk(1), false),
         // As the watch may show it after the commit.
         ("Released", vec![released(other("pv-a"))], disk(1), false),
-        (
-            "our finalizer is gone",
-            vec![change(|pv| pv.finalizers.clear())],
-            disk(1),
-            false,
-        ),
+        ("our finalizer is gone", vec![change(|pv| pv.finalizers.clear())], disk(1), false),
         ("gone", vec![], disk(1), false),
         ("Bound again", vec![restored], disk(1), true),
-        (
-            "Terminating, Bound again",
-            vec![change(|pv| pv.phase = Phase::Bound)],
-            disk(1),
-            true,
-        ),
+        ("Terminating, Bound again", vec![change(|pv| pv.phase = Phase::Bound)], disk(1), true),
         ("Available again", vec![other("pv-a")], disk(1), true),
-        (
-            "Retain",
-            vec![change(|pv| pv.policy = ReclaimPolicy::Retain)],
-            disk(1),
-            true,
-        ),
-        (
-            "Recycle",
-            vec![change(|pv| pv.policy = ReclaimPolicy::Recycle)],
-            disk(1),
-            true,
-        ),
+        ("Retain", vec![change(|pv| pv.policy = ReclaimPolicy::Retain)], disk(1), true),
+        ("Recycle", vec![change(|pv| pv.policy = ReclaimPolicy::Recycle)], disk(1), true),
         ("forget", vec![forget], disk(1), true),
-        (
-            "gone, and another has its path",
-            vec![other("pv-b")],
-            disk(1),
-            true,
-        ),
-        (
-            "another has its path",
-            vec![wiped(), other("pv-b")],
-            disk(1),
-            true,
-        ),
+        ("gone, and another has its path", vec![other("pv-b")], disk(1), true),
+        ("another has its path", vec![wiped(), other("pv-b")], disk(1), true),
         ("another disk", vec![wiped()], disk(2), true),
         ("another disk, and gone", vec![], disk(2), true),
     ] {
@@ -99,10 +69,7 @@ fn wipe_is_cancelled_when_its_reason_ends() {
 fn cancelled_job_is_not_written_otherwise() {
     let kept = with(wiped(), |pv| pv.policy = ReclaimPolicy::Retain);
     let found = words(&during_job(&[kept], &disk(1)).plan());
-    assert!(
-        !found.iter().any(|it| it.contains(" Job cleanup")),
-        "{found:?}"
-    );
+    assert!(!found.iter().any(|it| it.contains(" Job cleanup")), "{found:?}");
     // Jobs that are deleted, wait, or are of the Go provisioner.
     let restored = bound(pv("pv-a", "/mnt/fast/a", &disk(1)));
     let changes: [fn(&mut JobView); 3] = [
@@ -130,10 +97,7 @@ fn weak_disk_after_a_reboot_is_not_another_one() {
     let before = pv("pv-a", "/mnt/fast/a", &nameless(1, "before"));
     let before = terminating(released(before));
     let world = world().fast("a", &nameless(1, "after")).pv(before.clone());
-    assert_eq!(
-        cancelled(&world.cleanup(&before, CleanupState::Wiping)),
-        None
-    );
+    assert_eq!(cancelled(&world.cleanup(&before, CleanupState::Wiping)), None);
 }
 
 #[test]
@@ -147,10 +111,7 @@ fn cancellation_waits_for_the_last_one() {
 fn attempt_that_wipes_nothing_yet_is_left_to_its_gate() {
     let kept = with(wiped(), |pv| pv.policy = ReclaimPolicy::Retain);
     let world = during(&[kept], &disk(1)).change_cleanup(&wiped(), |cleanup| {
-        cleanup.state = CleanupState::Waiting {
-            reason: "for a slot".into(),
-            job: None,
-        };
+        cleanup.state = CleanupState::Waiting { reason: "for a slot".into(), job: None };
     });
     assert_eq!(cancelled(&world), None);
 }
@@ -203,8 +164,5 @@ fn reason_that_ended_is_named() {
     assert_eq!(because.as_deref(), Some("PV pv-a is Bound again"));
     let kept = with(wiped(), |pv| pv.policy = ReclaimPolicy::Retain);
     let because = wipe_ended(&kept, &wiped().tenancy());
-    assert_eq!(
-        because.as_deref(),
-        Some("the reclaim policy of PV pv-a is Retain now")
-    );
+    assert_eq!(because.as_deref(), Some("the reclaim policy of PV pv-a is Retain now"));
 }

@@ -11,18 +11,14 @@ fn not_ready(world: &World) -> String {
 
 #[test]
 fn a_class_without_a_storage_class_waits_and_the_others_go_on() {
-    let world = world()
-        .class(class("slow"))
-        .storage_class("fast", None)
-        .fast("a", &fs(1))
-        .entry("slow", "b", fs(2));
+    let world = world().class(class("slow")).storage_class("fast", None).fast("a", &fs(1)).entry(
+        "slow",
+        "b",
+        fs(2),
+    );
     world.expect(
         "no StorageClass fast",
-        &[
-            "a is Skipped as ClassMissing",
-            "create /mnt/slow/b",
-            "b is Creating",
-        ],
+        &["a is Skipped as ClassMissing", "create /mnt/slow/b", "b is Creating"],
     );
     assert!(
         not_ready(&world).contains("there is no StorageClass \"fast\""),
@@ -43,24 +39,13 @@ fn a_storage_class_that_was_not_read_is_not_called_missing() {
 #[test]
 fn only_delete_and_retain_are_offered() {
     for (policy, expected) in [
-        (
-            ReclaimPolicy::Delete,
-            &["create /mnt/fast/a", "a is Creating"][..],
-        ),
-        (
-            ReclaimPolicy::Retain,
-            &["create /mnt/fast/a", "a is Creating"],
-        ),
+        (ReclaimPolicy::Delete, &["create /mnt/fast/a", "a is Creating"][..]),
+        (ReclaimPolicy::Retain, &["create /mnt/fast/a", "a is Creating"]),
         (ReclaimPolicy::Recycle, &["a is Skipped as ClassInvalid"]),
-        (
-            ReclaimPolicy::Other("Shred".into()),
-            &["a is Skipped as ClassInvalid"],
-        ),
+        (ReclaimPolicy::Other("Shred".into()), &["a is Skipped as ClassInvalid"]),
     ] {
         let situation = format!("{policy:?}");
-        let world = world()
-            .storage_class("fast", Some(storage_class(policy)))
-            .fast("a", &fs(1));
+        let world = world().storage_class("fast", Some(storage_class(policy))).fast("a", &fs(1));
         world.expect(&situation, expected);
         assert!(!world.plan().not_ready.is_empty(), "{situation}");
     }
@@ -68,37 +53,20 @@ fn only_delete_and_retain_are_offered() {
 
 #[test]
 fn nothing_is_done_before_node_and_pvs_are_known() {
-    let known = world()
-        .fast("a", &fs(1))
-        .pv(released(pv("pv-b", "/mnt/fast/b", &fs(2))));
+    let known = world().fast("a", &fs(1)).pv(released(pv("pv-b", "/mnt/fast/b", &fs(2))));
     for (situation, change, why) in [
-        (
-            "no Node",
-            (|world| world.snapshot.node = None) as fn(&mut World),
-            "Node",
-        ),
-        (
-            "PVs not listed",
-            |world| world.snapshot.pvs = None,
-            "listed",
-        ),
+        ("no Node", (|world| world.snapshot.node = None) as fn(&mut World), "Node"),
+        ("PVs not listed", |world| world.snapshot.pvs = None, "listed"),
     ] {
         let world = with(known.clone(), change);
         world.expect(situation, &[]);
-        assert!(
-            not_ready(&world).contains(why),
-            "{situation}: {}",
-            not_ready(&world)
-        );
+        assert!(not_ready(&world).contains(why), "{situation}: {}", not_ready(&world));
     }
 }
 
 #[test]
 fn nothing_is_concluded_from_an_incomplete_scan() {
-    let (a, b) = (
-        pv("pv-a", "/mnt/fast/a", &fs(1)),
-        pv("pv-b", "/mnt/fast/b", &fs(2)),
-    );
+    let (a, b) = (pv("pv-a", "/mnt/fast/a", &fs(1)), pv("pv-b", "/mnt/fast/b", &fs(2)));
     let world = world()
         .class(class("slow"))
         .entry("slow", "d", fs(4))
@@ -109,13 +77,7 @@ fn nothing_is_concluded_from_an_incomplete_scan() {
         .pv(released(b));
     world.expect(
         "fast was not read to its end; slow was",
-        &[
-            "a is Available",
-            "b is Due",
-            "c is Creating",
-            "create /mnt/slow/d",
-            "d is Creating",
-        ],
+        &["a is Available", "b is Due", "c is Creating", "create /mnt/slow/d", "d is Creating"],
     );
     assert!(not_ready(&world).contains("fast"), "{}", not_ready(&world));
 }
@@ -125,11 +87,7 @@ fn a_directory_that_was_not_looked_at_yet_is_not_ready() {
     let mut world = world().pv(released(pv("pv-a", "/mnt/fast/a", &fs(1))));
     world.snapshot.observed.clear();
     world.expect("no scan of fast", &["a is Due"]);
-    assert!(
-        not_ready(&world).contains("not been looked at"),
-        "{}",
-        not_ready(&world)
-    );
+    assert!(not_ready(&world).contains("not been looked at"), "{}", not_ready(&world));
 }
 
 #[test]
@@ -137,28 +95,18 @@ fn a_faulty_class_is_switched_off_and_its_pvs_are_left_alone() {
     let off = || {
         with(world(), |world| {
             world.config.classes.clear();
-            world
-                .faulty
-                .insert("fast".into(), "hostDir is relative".into());
+            world.faulty.insert("fast".into(), "hostDir is relative".into());
         })
     };
     let a = pv("pv-a", "/mnt/fast/a", &fs(1));
     let told = "ClassInvalid of our Pod";
     off().expect("no PVs", &[told]);
-    off()
-        .pv(a.clone())
-        .expect("an Available one", &[told, "a is ClassGone"]);
+    off().pv(a.clone()).expect("an Available one", &[told, "a is ClassGone"]);
     let due = [told, "ClassInvalid of pv-a", "a is ClassGone"];
     off().pv(released(a.clone())).expect("a due one", &due);
     let kept = [told, "VolumeFailedDelete of pv-a", "a is ClassGone"];
-    off()
-        .pv(retained(released(a)))
-        .expect("a released one that is kept", &kept);
-    assert!(
-        not_ready(&off()).contains("hostDir is relative"),
-        "{}",
-        not_ready(&off())
-    );
+    off().pv(retained(released(a))).expect("a released one that is kept", &kept);
+    assert!(not_ready(&off()).contains("hostDir is relative"), "{}", not_ready(&off()));
 }
 
 #[test]
@@ -166,23 +114,15 @@ fn pvs_of_a_class_that_left_the_configuration_are_reported() {
     let gone = || with(world(), |world| world.config.classes.clear());
     let a = pv("pv-a", "/mnt/fast/a", &fs(1));
     let told = ["VolumeFailedDelete of pv-a", "a is ClassGone"];
-    gone()
-        .pv(a.clone())
-        .expect("an Available one", &["a is ClassGone"]);
+    gone().pv(a.clone()).expect("an Available one", &["a is ClassGone"]);
     gone().pv(released(a.clone())).expect("a due one", &told);
-    gone()
-        .pv(retained(released(a.clone())))
-        .expect("a released one that is kept", &told);
+    gone().pv(retained(released(a.clone()))).expect("a released one that is kept", &told);
     assert_eq!(not_ready(&gone().pv(a)), "", "nothing is missing");
 }
 
 #[test]
 fn fault_14_readiness_is_about_eligible_volumes() {
-    let a = || {
-        world()
-            .fast("a", &fs(1))
-            .pv(pv("pv-a", "/mnt/fast/a", &fs(1)))
-    };
+    let a = || world().fast("a", &fs(1)).pv(pv("pv-a", "/mnt/fast/a", &fs(1)));
     for (reason, ready) in [
         // `lost+found` and plain directories.
         (SkipReason::NotMounted, true),
@@ -196,20 +136,12 @@ fn fault_14_readiness_is_about_eligible_volumes() {
         (SkipReason::TimedOut, false),
     ] {
         let plan = a().entry("fast", "lost+found", reason).plan();
-        assert_eq!(
-            plan.not_ready.is_empty(),
-            ready,
-            "{reason:?}: {:?}",
-            plan.not_ready
-        );
+        assert_eq!(plan.not_ready.is_empty(), ready, "{reason:?}: {:?}", plan.not_ready);
     }
     let ready = |world: World| world.plan().not_ready.is_empty();
     assert!(ready(world()), "an empty directory");
     assert!(ready(a()), "all volumes have PVs");
-    assert!(
-        ready(a().fast("b", &fs(1))),
-        "a duplicate is none to wait for"
-    );
+    assert!(ready(a().fast("b", &fs(1))), "a duplicate is none to wait for");
     assert!(!ready(a().fast("b", &fs(2))), "one has no PV yet");
     let faulty = with(a(), |world| {
         world.snapshot.observed.get_mut("fast").unwrap().fault = Some("permission denied".into());
@@ -224,10 +156,6 @@ fn pausing_the_node_shows_in_the_plan() {
         paused
     };
     assert!(!paused(&world()));
-    assert!(paused(
-        &world().config(|config| config.pause_cleaning = true)
-    ));
-    assert!(paused(
-        &world().node(|node: &mut NodeView| node.paused = true)
-    ));
+    assert!(paused(&world().config(|config| config.pause_cleaning = true)));
+    assert!(paused(&world().node(|node: &mut NodeView| node.paused = true)));
 }

@@ -26,10 +26,7 @@ fn blocked_silently(retry_at: u64) -> CleanupState {
 }
 
 fn wiped(error: Option<&str>, retry_at: u64) -> CleanupState {
-    CleanupState::Wiped {
-        error: error.map(str::to_owned),
-        retry_at: Duration::from_secs(retry_at),
-    }
+    CleanupState::Wiped { error: error.map(str::to_owned), retry_at: Duration::from_secs(retry_at) }
 }
 
 /// The API server was restored to a time before the release.
@@ -57,12 +54,7 @@ fn each_state_without_a_job_has_its_step() {
     let retry = &["VolumeInUse of pv-a", "clean pv-a", "a is Due"][..];
     let forget = "forget uid-pv-a";
     for (pv, state, on, expected) in [
-        (
-            &pv,
-            blocked(101),
-            basis,
-            &["VolumeInUse of pv-a", "a is Waiting"][..],
-        ),
+        (&pv, blocked(101), basis, &["VolumeInUse of pv-a", "a is Waiting"][..]),
         // The notice stays while the next attempt begins.
         (&pv, blocked(100), basis, retry),
         (&pv, blocked(101), 0, retry),
@@ -71,56 +63,16 @@ fn each_state_without_a_job_has_its_step() {
         (&pv, waiting("for a slot"), basis, clean),
         (&pv, running(), basis, clean),
         (&pv, CleanupState::Wiping, basis, &["a is Cleaning"]),
-        (
-            &pv,
-            wiped(None, 100),
-            basis,
-            &["release uid-pv-a", "a is Cleaning"],
-        ),
-        (
-            &pv,
-            wiped(Some("no"), 101),
-            basis,
-            &["VolumeFailedDelete of pv-a", "a is Refused"],
-        ),
+        (&pv, wiped(None, 100), basis, &["release uid-pv-a", "a is Cleaning"]),
+        (&pv, wiped(Some("no"), 101), basis, &["VolumeFailedDelete of pv-a", "a is Refused"]),
         (&pv, CleanupState::Released, basis, &["a is Cleaned"]),
         // Not due any more, or paused, or of a Node that was registered again.
-        (
-            &former,
-            wiped(None, 100),
-            basis,
-            &["release uid-pv-a", "a is Cleaning"],
-        ),
-        (
-            &kept,
-            blocked(101),
-            basis,
-            &[forget, "let pv-a go", "a is Terminating"],
-        ),
-        (
-            &kept,
-            wiped(None, 100),
-            basis,
-            &["release uid-pv-a", "a is Cleaning"],
-        ),
-        (
-            &paused,
-            blocked(100),
-            basis,
-            &[forget, "CleaningPaused of pv-a", "a is Paused"],
-        ),
-        (
-            &paused,
-            CleanupState::Wiping,
-            basis,
-            &["suspend uid-pv-a", "a is Cleaning"],
-        ),
-        (
-            &paused,
-            wiped(None, 100),
-            basis,
-            &["release uid-pv-a", "a is Cleaning"],
-        ),
+        (&former, wiped(None, 100), basis, &["release uid-pv-a", "a is Cleaning"]),
+        (&kept, blocked(101), basis, &[forget, "let pv-a go", "a is Terminating"]),
+        (&kept, wiped(None, 100), basis, &["release uid-pv-a", "a is Cleaning"]),
+        (&paused, blocked(100), basis, &[forget, "CleaningPaused of pv-a", "a is Paused"]),
+        (&paused, CleanupState::Wiping, basis, &["suspend uid-pv-a", "a is Cleaning"]),
+        (&paused, wiped(None, 100), basis, &["release uid-pv-a", "a is Cleaning"]),
     ] {
         let situation = format!("{:?} {} {state:?} {on}", pv.policy, pv.paused);
         let world = world().fast("a", &disk(1)).pv(pv.clone());
@@ -137,34 +89,16 @@ fn each_state_of_a_job_has_its_step() {
     let in_the_way = &[delete, wait, "a is Waiting"][..];
     let pending = &[wait, "a is Waiting"][..];
     let clean = &["clean pv-a", "a is Due"][..];
-    let failed = &[
-        "VolumeFailedDelete of pv-a",
-        "track pv-a as Failed",
-        "a is CleaningFailed",
-    ][..];
-    let running = &[
-        "disown Job cleanup-pv-a",
-        "track pv-a as JobRunning",
-        "a is Cleaning",
-    ][..];
+    let failed = &["VolumeFailedDelete of pv-a", "track pv-a as Failed", "a is CleaningFailed"][..];
+    let running = &["disown Job cleanup-pv-a", "track pv-a as JobRunning", "a is Cleaning"][..];
     let good = |job: &mut JobView| job.cleaner = Some("quick".into());
-    let cleaner = with_jobs(device()).config.classes["fast"]
-        .cleaner
-        .to_string();
+    let cleaner = with_jobs(device()).config.classes["fast"].cleaner.to_string();
     let done = with(job(JobState::Succeeded), |job| job.cleaner = Some(cleaner));
     for (on, job, expected) in [
         (true, change(JobState::Running, |_| ()), running),
         (false, change(JobState::Running, |_| ()), running),
-        (
-            true,
-            change(JobState::Running, |job| job.owned = false),
-            &running[1..],
-        ),
-        (
-            true,
-            change(JobState::Running, |job| job.deleting = true),
-            pending,
-        ),
+        (true, change(JobState::Running, |job| job.owned = false), &running[1..]),
+        (true, change(JobState::Running, |job| job.deleting = true), pending),
         (
             true,
             change(JobState::Running, |job| job.claim_uid = Some("old".into())),
@@ -172,11 +106,7 @@ fn each_state_of_a_job_has_its_step() {
         ),
         (true, change(JobState::Pending, |_| ()), pending),
         (false, change(JobState::Pending, |_| ()), in_the_way),
-        (
-            true,
-            change(JobState::Pending, |job| job.identity = None),
-            in_the_way,
-        ),
+        (true, change(JobState::Pending, |job| job.identity = None), in_the_way),
         (true, done.clone(), clean),
         (false, done, clean),
         (true, change(JobState::Succeeded, good), in_the_way),
@@ -193,28 +123,17 @@ fn each_state_of_a_job_has_its_step() {
         let old = change(JobState::Pending, |job| {
             job.created_at = Some(jiff::Timestamp::UNIX_EPOCH);
         });
-        let world = with_jobs(device())
-            .job(old)
-            .cleanup(&pv, waiting("to start"));
-        let since = world
-            .snapshot
-            .now
-            .saturating_sub(Duration::from_secs(waited));
+        let world = with_jobs(device()).job(old).cleanup(&pv, waiting("to start"));
+        let since = world.snapshot.now.saturating_sub(Duration::from_secs(waited));
         let world = world.change_cleanup(&pv, |cleanup| cleanup.since = since);
         world.expect("another template", expected);
     }
     // What the Job says is checked, and it is deleted before the PV is released.
-    let done = |state| {
-        with_jobs(device())
-            .job(job(JobState::Succeeded))
-            .cleanup(&pv, state)
-    };
+    let done = |state| with_jobs(device()).job(job(JobState::Succeeded)).cleanup(&pv, state);
     done(wiped(None, 100)).expect("wiped", &[delete, "a is Cleaning"]);
     let gone = with(job(JobState::Succeeded), |job| job.deleting = true);
     let waits = with_jobs(device()).job(gone).cleanup(&pv, wiped(None, 100));
-    waits
-        .clone()
-        .expect("the Job is being deleted", &["a is Cleaning"]);
+    waits.clone().expect("the Job is being deleted", &["a is Cleaning"]);
     waits
         .change_cleanup(&pv, |cleanup| cleanup.since = Duration::ZERO)
         .expect("for 100 s", &["a is Cleaning"]);
@@ -223,11 +142,7 @@ fn each_state_of_a_job_has_its_step() {
 #[test]
 fn the_oldest_releases_get_the_slots_and_a_rotating_disk_has_one() {
     let at = |name: &str, second| {
-        let pv = pv(
-            &format!("pv-{name}"),
-            &format!("/mnt/fast/{name}"),
-            &fs(second),
-        );
+        let pv = pv(&format!("pv-{name}"), &format!("/mnt/fast/{name}"), &fs(second));
         with(released(pv), |pv| {
             pv.released_at = Some(jiff::Timestamp::from_second(second.into()).unwrap());
         })
@@ -240,39 +155,17 @@ fn the_oldest_releases_get_the_slots_and_a_rotating_disk_has_one() {
     let wait = "track pv-a as Waiting";
     world.expect(
         "two at a time",
-        &[
-            "clean pv-b",
-            "clean pv-c",
-            "b is Due",
-            "c is Due",
-            wait,
-            "a is Waiting",
-        ],
+        &["clean pv-b", "clean pv-c", "b is Due", "c is Due", wait, "a is Waiting"],
     );
-    let waits = CleanupState::Waiting {
-        reason: FOR_A_SLOT.into(),
-        job: None,
-    };
+    let waits = CleanupState::Waiting { reason: FOR_A_SLOT.into(), job: None };
     let busy = world.cleanup(&at("b", 2), CleanupState::Wiping);
     let busy = busy.cleanup(&at("a", 3), waits);
-    let cleaning = [
-        "clean pv-c",
-        "c is Due",
-        "b is Cleaning",
-        wait,
-        "a is Waiting",
-    ];
+    let cleaning = ["clean pv-c", "c is Due", "b is Cleaning", wait, "a is Waiting"];
     busy.expect("one is at work", &cleaning);
     let stalled = busy.change_cleanup(&at("b", 2), |cleanup| cleanup.stalled = true);
     stalled.expect(
         "it stands still",
-        &[
-            "clean pv-c",
-            "c is Due",
-            "b is Cleaning",
-            "clean pv-a",
-            "a is Due",
-        ],
+        &["clean pv-c", "c is Due", "b is Cleaning", "clean pv-a", "a is Due"],
     );
 }
 
@@ -302,14 +195,10 @@ fn a_release_at_work_holds_no_slot_and_a_created_job_does() {
 
 #[test]
 fn released_pv_that_keeps_our_finalizer_is_decided_again() {
-    let pv = with(
-        terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1)))),
-        |pv| pv.finalizers = vec![FINALIZER.into()],
-    );
-    let mut world = world()
-        .fast("a", &fs(1))
-        .cleanup(&pv, CleanupState::Released)
-        .pv(pv);
+    let pv = with(terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1)))), |pv| {
+        pv.finalizers = vec![FINALIZER.into()]
+    });
+    let mut world = world().fast("a", &fs(1)).cleanup(&pv, CleanupState::Released).pv(pv);
     world.expect("the watch lags", &["a is Cleaned"]);
     world.snapshot.now += Duration::from_secs(10);
     world.expect("it is seen again", &["forget uid-pv-a", "a is Cleaned"]);

@@ -12,22 +12,12 @@ use crate::plan::{Action, CleanOrder, CleanupState};
 use crate::types::VolumeMode;
 use crate::view::{Phase, PvView, ReclaimPolicy};
 
-pub const PHASES: [Phase; 5] = [
-    Phase::Pending,
-    Phase::Available,
-    Phase::Bound,
-    Phase::Released,
-    Phase::Failed,
-];
+pub const PHASES: [Phase; 5] =
+    [Phase::Pending, Phase::Available, Phase::Bound, Phase::Released, Phase::Failed];
 
 pub fn policies() -> [ReclaimPolicy; 4] {
     let other = ReclaimPolicy::Other("Shred".into());
-    [
-        ReclaimPolicy::Delete,
-        ReclaimPolicy::Retain,
-        ReclaimPolicy::Recycle,
-        other,
-    ]
+    [ReclaimPolicy::Delete, ReclaimPolicy::Retain, ReclaimPolicy::Recycle, other]
 }
 
 /// The rules once more, as an administrator would say them.
@@ -45,11 +35,7 @@ pub fn expected(pv: &PvView) -> Due {
     if held_by_us && !touched {
         return Due::Unused;
     }
-    let over = if pv.deleting {
-        held_by_us && touched
-    } else {
-        pv.phase == Phase::Released
-    };
+    let over = if pv.deleting { held_by_us && touched } else { pv.phase == Phase::Released };
     if delete && over { Due::Yes } else { Due::No }
 }
 
@@ -57,21 +43,17 @@ pub fn expected(pv: &PvView) -> Due {
 fn all() -> impl Iterator<Item = PvView> {
     let bits = (0..32).map(|bits: u32| move |bit: u32| bits >> bit & 1 == 1);
     let cases = bits.flat_map(|bit| PHASES.map(|phase| (bit, phase)));
-    cases
-        .flat_map(|(bit, phase)| policies().map(|policy| (bit, phase, policy)))
-        .map(|(bit, phase, policy)| {
+    cases.flat_map(|(bit, phase)| policies().map(|policy| (bit, phase, policy))).map(
+        |(bit, phase, policy)| {
             with(pv("pv-a", "/mnt/fast/a", &fs(1)), |pv| {
                 (pv.phase, pv.policy) = (phase, policy);
                 pv.deleting = bit(0);
-                pv.finalizers = if bit(1) {
-                    vec![FINALIZER.into()]
-                } else {
-                    Vec::new()
-                };
+                pv.finalizers = if bit(1) { vec![FINALIZER.into()] } else { Vec::new() };
                 pv.claim = bit(2).then(claim);
                 (pv.used, pv.bound_by_controller) = (bit(3), bit(4));
             })
-        })
+        },
+    )
 }
 
 #[test]
@@ -90,14 +72,8 @@ fn what_is_due_is_cleaned_and_nothing_else_is() {
     for pv in all() {
         let world = world().fast("a", &fs(1)).pv(pv.clone());
         let plan = world.plan();
-        let cleans = plan
-            .actions
-            .iter()
-            .any(|action| matches!(action, Action::Clean(_)));
-        let goes = plan
-            .actions
-            .iter()
-            .any(|action| matches!(action, Action::Withdraw(_)));
+        let cleans = plan.actions.iter().any(|action| matches!(action, Action::Clean(_)));
+        let goes = plan.actions.iter().any(|action| matches!(action, Action::Withdraw(_)));
         let due = expected(&pv);
         assert_eq!(
             (cleans, goes),
@@ -112,41 +88,17 @@ fn fault_3_a_terminating_pv_is_cleaned_before_it_goes() {
     let a = pv("pv-a", "/mnt/fast/a", &fs(1));
     let clean = &["clean pv-a", "a is Due"][..];
     for (situation, pv, expected) in [
-        (
-            "claim first, then PV",
-            terminating(released(a.clone())),
-            clean,
-        ),
-        (
-            "PV first: its claim still lives",
-            terminating(bound(a.clone())),
-            &["a is Terminating"],
-        ),
-        (
-            "never used",
-            terminating(a.clone()),
-            &["let pv-a go", "a is Terminating"],
-        ),
+        ("claim first, then PV", terminating(released(a.clone())), clean),
+        ("PV first: its claim still lives", terminating(bound(a.clone())), &["a is Terminating"]),
+        ("never used", terminating(a.clone()), &["let pv-a go", "a is Terminating"]),
         (
             "reserved for a claim",
             terminating(with(a.clone(), |pv| pv.claim = Some(claim()))),
             clean,
         ),
-        (
-            "used once, Available again",
-            terminating(with(a.clone(), |pv| pv.used = true)),
-            clean,
-        ),
-        (
-            "kept",
-            terminating(retained(released(a.clone()))),
-            &["let pv-a go", "a is Terminating"],
-        ),
-        (
-            "not held by us",
-            with(a, |pv| pv.deleting = true),
-            &["a is Terminating"],
-        ),
+        ("used once, Available again", terminating(with(a.clone(), |pv| pv.used = true)), clean),
+        ("kept", terminating(retained(released(a.clone()))), &["let pv-a go", "a is Terminating"]),
+        ("not held by us", with(a, |pv| pv.deleting = true), &["a is Terminating"]),
     ] {
         world().fast("a", &fs(1)).pv(pv).expect(situation, expected);
     }
@@ -155,21 +107,12 @@ fn fault_3_a_terminating_pv_is_cleaned_before_it_goes() {
 #[test]
 fn a_terminating_pv_of_an_unknown_policy_is_neither_cleaned_nor_let_go() {
     for (policy, reason) in [
-        (
-            ReclaimPolicy::Recycle,
-            "VolumeUnsupportedReclaimPolicy of pv-a",
-        ),
-        (
-            ReclaimPolicy::Other("Shred".into()),
-            "VolumeUnknownReclaimPolicy of pv-a",
-        ),
+        (ReclaimPolicy::Recycle, "VolumeUnsupportedReclaimPolicy of pv-a"),
+        (ReclaimPolicy::Other("Shred".into()), "VolumeUnknownReclaimPolicy of pv-a"),
     ] {
         let pv = terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1))));
         let pv = with(pv, |pv| pv.policy = policy);
-        world()
-            .fast("a", &fs(1))
-            .pv(pv)
-            .expect("used", &[reason, "a is Failed"]);
+        world().fast("a", &fs(1)).pv(pv).expect("used", &[reason, "a is Failed"]);
     }
 }
 
@@ -190,25 +133,17 @@ fn released_pvs_that_are_not_due_are_told_of() {
             policy(ReclaimPolicy::Other("Shred".into())),
             &["VolumeUnknownReclaimPolicy of pv-a", "a is Failed"],
         ),
-        (
-            "phase Failed",
-            failed,
-            &["VolumeFailedDelete of pv-a", "a is Failed"],
-        ),
+        ("phase Failed", failed, &["VolumeFailedDelete of pv-a", "a is Failed"]),
     ] {
         world().fast("a", &fs(1)).pv(pv).expect(situation, expected);
     }
 }
 
 fn order(world: &World) -> Option<CleanOrder> {
-    world
-        .plan()
-        .actions
-        .into_iter()
-        .find_map(|action| match action {
-            Action::Clean(order) => Some(*order),
-            _ => None,
-        })
+    world.plan().actions.into_iter().find_map(|action| match action {
+        Action::Clean(order) => Some(*order),
+        _ => None,
+    })
 }
 
 #[test]
@@ -261,17 +196,9 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
             }),
             true,
         ),
-        (
-            "with a new configuration",
-            with(failed.clone(), |world| world.generation += 1),
-            true,
-        ),
+        ("with a new configuration", with(failed.clone(), |world| world.generation += 1), true),
         ("with consent", change_pv(&consented), true),
-        (
-            "when the PV is being deleted",
-            change_pv(&terminating(pv.clone())),
-            false,
-        ),
+        ("when the PV is being deleted", change_pv(&terminating(pv.clone())), false),
         (
             "when our own patch changed the version",
             change_pv(&with(pv.clone(), |pv| pv.resource_version.push('1'))),
@@ -284,15 +211,8 @@ fn fault_7_a_failed_cleanup_waits_unless_something_changed() {
         ),
     ] {
         assert_eq!(order(&world).is_some(), again, "{situation}");
-        let state = if again {
-            "a is Due"
-        } else {
-            "a is CleaningFailed"
-        };
-        assert!(
-            words(&world.plan()).contains(&state.to_owned()),
-            "{situation}"
-        );
+        let state = if again { "a is Due" } else { "a is CleaningFailed" };
+        assert!(words(&world.plan()).contains(&state.to_owned()), "{situation}");
     }
 }
 
@@ -306,14 +226,10 @@ fn fault_2_a_cleanup_of_another_tenancy_vouches_for_nothing() {
     for state in [CleanupState::Released, failed_until(999)] {
         let world = world().fast("a", &fs(1)).pv(now.clone());
         let of_claim = world.clone().cleanup(&before, state.clone());
-        of_claim.expect(
-            "an earlier claim's",
-            &["forget uid-pv-a", "clean pv-a", "a is Due"],
-        );
-        world.cleanup(&reborn, state).expect(
-            "an earlier PV's",
-            &["forget uid-of-an-earlier-pv", "clean pv-a", "a is Due"],
-        );
+        of_claim.expect("an earlier claim's", &["forget uid-pv-a", "clean pv-a", "a is Due"]);
+        world
+            .cleanup(&reborn, state)
+            .expect("an earlier PV's", &["forget uid-of-an-earlier-pv", "clean pv-a", "a is Due"]);
     }
 }
 
@@ -326,18 +242,11 @@ fn nothing_begins_on_a_path_where_a_cleanup_is_at_work() {
     let reborn = with(now.clone(), |pv| pv.uid = "uid-of-an-earlier-pv".into());
     for other in [before, reborn] {
         {
-            let world = world()
-                .fast("a", &fs(1))
-                .cleanup(&other, CleanupState::Wiping);
+            let world = world().fast("a", &fs(1)).cleanup(&other, CleanupState::Wiping);
             let cancel = format!("cancel {}", other.uid);
-            world
-                .clone()
-                .pv(now.clone())
-                .expect("due", &[&cancel, "a is Due"]);
+            world.clone().pv(now.clone()).expect("due", &[&cancel, "a is Due"]);
             let unused = terminating(pv("pv-a", "/mnt/fast/a", &fs(1)));
-            world
-                .pv(unused)
-                .expect("unused and deleted", &[&cancel, "a is Terminating"]);
+            world.pv(unused).expect("unused and deleted", &[&cancel, "a is Terminating"]);
         }
     }
 }
@@ -362,24 +271,11 @@ fn pausing_stops_cleaning_and_nothing_else() {
     let world = || world().fast("a", &fs(1));
     let paused = ["CleaningPaused of pv-a", "a is Paused"];
     let whole = |world: World| world.config(|config| config.pause_cleaning = true);
-    whole(world())
-        .pv(a.clone())
-        .expect("by the configuration", &paused);
-    world()
-        .node(|node| node.paused = true)
-        .pv(a.clone())
-        .expect("on the Node", &paused);
-    world()
-        .pv(with(a.clone(), |pv| pv.paused = true))
-        .expect("on the PV", &paused);
+    whole(world()).pv(a.clone()).expect("by the configuration", &paused);
+    world().node(|node| node.paused = true).pv(a.clone()).expect("on the Node", &paused);
+    world().pv(with(a.clone(), |pv| pv.paused = true)).expect("on the PV", &paused);
     whole(world())
         .pv(terminating(pv("pv-a", "/mnt/fast/a", &fs(1))))
-        .expect(
-            "what was never used goes all the same",
-            &["let pv-a go", "a is Terminating"],
-        );
-    whole(world()).expect(
-        "and volumes are offered",
-        &["create /mnt/fast/a", "a is Creating"],
-    );
+        .expect("what was never used goes all the same", &["let pv-a go", "a is Terminating"]);
+    whole(world()).expect("and volumes are offered", &["create /mnt/fast/a", "a is Creating"]);
 }

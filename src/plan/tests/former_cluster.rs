@@ -61,9 +61,7 @@ fn detail(world: &World) -> String {
 }
 
 fn verbs(detail: &str) -> BTreeSet<&str> {
-    consents_in(detail)
-        .filter_map(|it| it.split(':').next())
-        .collect()
+    consents_in(detail).filter_map(|it| it.split(':').next()).collect()
 }
 
 #[test]
@@ -72,27 +70,12 @@ fn volume_of_a_former_cluster_is_adopted_by_its_mark() {
     let claimed = |it: &mut Mark| it.claim = Some(CLAIM.into());
     for (what, on_disk, expected, why) in [
         ("used", foreign(Used), OFFERED, ""),
-        (
-            "adoption begun there",
-            of_mark(Pending, claimed),
-            OFFERED,
-            "",
-        ),
+        ("adoption begun there", of_mark(Pending, claimed), OFFERED, ""),
         ("wiping", foreign(Wiping), DIRTY, "a wipe of it has begun"),
         ("free", of_mark(Free, claimed), DIRTY, "no claim with data"),
-        (
-            "reserved",
-            of_mark(Offered, claimed),
-            DIRTY,
-            "no claim with data",
-        ),
+        ("reserved", of_mark(Offered, claimed), DIRTY, "no claim with data"),
         ("pending", foreign(Pending), DIRTY, "no claim with data"),
-        (
-            "used, without a claim",
-            of_mark(Used, |it| it.claim = None),
-            DIRTY,
-            "no claim with data",
-        ),
+        ("used, without a claim", of_mark(Used, |it| it.claim = None), DIRTY, "no claim with data"),
         (
             "of another class",
             of_mark(Used, |it| it.class = "slow".into()),
@@ -108,19 +91,12 @@ fn volume_of_a_former_cluster_is_adopted_by_its_mark() {
             world.expect(what, expected);
             let claims: Vec<_> = drafts(&world).into_iter().map(|it| it.claim).collect();
             let reserved = with(claim(), |it| it.uid = None);
-            assert!(
-                claims.iter().all(|it| *it == Some(reserved.clone())),
-                "{what}"
-            );
+            assert!(claims.iter().all(|it| *it == Some(reserved.clone())), "{what}");
             assert!(detail(&world).contains(why), "{what}: {}", detail(&world));
             // Never without being asked.
             let asked = searched(&volume);
             asked.expect(what, DIRTY);
-            assert_eq!(
-                verbs(&detail(&asked)).contains("adopt"),
-                expected == OFFERED,
-                "{what}"
-            );
+            assert_eq!(verbs(&detail(&asked)).contains("adopt"), expected == OFFERED, "{what}");
         }
     }
 }
@@ -137,13 +113,10 @@ fn consent_to_adopt_requires_the_disk_and_the_latest_mark() {
     let copied = with(used.clone(), |it| {
         it.mark.on_disk = of_mark(MarkState::Used, |it| it.identity_hash = "other".into());
     });
-    let rebooted = with(
-        marked(&nameless(1, "now"), foreign(MarkState::Used)),
-        |it| {
-            it.mark.on_disk = of_mark(MarkState::Used, |it| it.identity_hash = "before".into());
-            it.is_as_offered = false;
-        },
-    );
+    let rebooted = with(marked(&nameless(1, "now"), foreign(MarkState::Used)), |it| {
+        it.mark.on_disk = of_mark(MarkState::Used, |it| it.identity_hash = "before".into());
+        it.is_as_offered = false;
+    });
     let outdated = with(used.clone(), |it| it.mark.is_outdated = true);
     let unchangeable = with(outdated.clone(), |it| {
         it.mark.place = Some(Place::StateDirectory);
@@ -151,27 +124,12 @@ fn consent_to_adopt_requires_the_disk_and_the_latest_mark() {
     for (what, given, volume, expected) in [
         ("given", &used, &used, OFFERED),
         ("another write of the mark", &used, &later, DIRTY),
-        (
-            "another disk",
-            &marked(&fs(2), foreign(MarkState::Used)),
-            &used,
-            DIRTY,
-        ),
+        ("another disk", &marked(&fs(2), foreign(MarkState::Used)), &used, DIRTY),
         ("unwritable", &unwritable, &unwritable, DIRTY),
         ("copied with files", &copied, &copied, DIRTY),
         ("another device since a reboot", &rebooted, &rebooted, DIRTY),
-        (
-            "the node was installed again",
-            &outdated,
-            &outdated,
-            OFFERED,
-        ),
-        (
-            "a newer mark may be lost",
-            &unchangeable,
-            &unchangeable,
-            DIRTY,
-        ),
+        ("the node was installed again", &outdated, &outdated, OFFERED),
+        ("a newer mark may be lost", &unchangeable, &unchangeable, DIRTY),
     ] {
         permits(searched(volume), given, "adopt").expect(what, expected);
     }
@@ -193,30 +151,12 @@ fn adopted_pv_is_reserved_and_its_mark_keeps_claim_and_root() {
     assert_eq!(object["metadata"]["annotations"][ANNOTATION_USED], "true");
     let write = draft.mark.unwrap();
     let annotations = &object["metadata"]["annotations"];
-    assert_eq!(
-        annotations[ANNOTATION_OFFER],
-        Value::from(write.mark.token.clone())
-    );
+    assert_eq!(annotations[ANNOTATION_OFFER], Value::from(write.mark.token.clone()));
     assert_ne!(write.mark.token, TOKEN);
-    let expected = (
-        MarkState::Pending,
-        CLUSTER,
-        Some(CLAIM.to_owned()),
-        Some(root),
-        false,
-    );
+    let expected = (MarkState::Pending, CLUSTER, Some(CLAIM.to_owned()), Some(root), false);
     let found = write.mark.clone();
     let resets = write.resets_root;
-    assert_eq!(
-        (
-            found.state,
-            &*found.cluster,
-            found.claim,
-            found.root,
-            resets
-        ),
-        expected
-    );
+    assert_eq!((found.state, &*found.cluster, found.claim, found.root, resets), expected);
     // Its class may offer empty volumes only.
     let choosy = world.change_class("fast", |it| {
         it.discovery_policy = DiscoveryPolicy::EmptyOnly;
@@ -229,19 +169,11 @@ fn volumes_whose_marks_name_the_same_claim_stay() {
     let [a, b] = [1, 2].map(|at| marked(&fs(at), foreign(MarkState::Used)));
     let both = |b: &Candidate| {
         let mut world = consented(&a).fast("b", b);
-        world
-            .snapshot
-            .ledger
-            .searched
-            .insert(b.mark.on_disk.digest());
+        world.snapshot.ledger.searched.insert(b.mark.on_disk.digest());
         permits(world, b, "adopt")
     };
     let world = both(&b);
-    let dirty = [
-        "VolumeDirty of Node node-1",
-        "a is Skipped as Dirty",
-        "b is Skipped as Dirty",
-    ];
+    let dirty = ["VolumeDirty of Node node-1", "a is Skipped as Dirty", "b is Skipped as Dirty"];
     world.expect("two marks", &dirty);
     for report in reports(&world) {
         let why = "another volume of this node has a mark of the same claim";
@@ -257,10 +189,7 @@ fn volumes_whose_marks_name_the_same_claim_stay() {
     for on_disk in [freed, other] {
         let b = marked(&fs(2), on_disk);
         let claims: Vec<_> = drafts(&both(&b)).into_iter().map(|it| it.claim).collect();
-        assert!(
-            claims.contains(&Some(with(claim(), |it| it.uid = None))),
-            "{claims:?}"
-        );
+        assert!(claims.contains(&Some(with(claim(), |it| it.uid = None))), "{claims:?}");
     }
 }
 
@@ -284,12 +213,7 @@ fn interrupted_adoption_continues_and_is_never_an_offer_to_any_claim() {
                 skip: Skip::new(SkipReason::Dirty, "its claim has PV x"),
                 retry_at: world.snapshot.now,
             };
-            world
-                .snapshot
-                .ledger
-                .refusals
-                .0
-                .insert(path("/mnt/fast/a"), refusal);
+            world.snapshot.ledger.refusals.0.insert(path("/mnt/fast/a"), refusal);
         }),
     ];
     for kind in [fs(1), disk(1)] {
@@ -301,11 +225,7 @@ fn interrupted_adoption_continues_and_is_never_an_offer_to_any_claim() {
             let drafts = drafts(&world);
             assert_eq!(drafts.len(), 1, "{what}: {:?}", words(&world.plan()));
             let draft = &drafts[0];
-            assert_eq!(
-                draft.claim,
-                Some(with(claim(), |it| it.uid = None)),
-                "{what}"
-            );
+            assert_eq!(draft.claim, Some(with(claim(), |it| it.uid = None)), "{what}");
             let write = draft.mark.as_ref().unwrap();
             // The PV may be on its way.
             assert_eq!(write.mark.token, TOKEN, "{what}");
@@ -316,10 +236,7 @@ fn interrupted_adoption_continues_and_is_never_an_offer_to_any_claim() {
             for verb in ["wipe", "accept"] {
                 let decided = permits(world.clone(), &volume, verb);
                 let is_adopted = |it: &PvDraft| it.claim.is_some();
-                assert!(
-                    !self::drafts(&decided).iter().any(is_adopted),
-                    "{what} {verb}"
-                );
+                assert!(!self::drafts(&decided).iter().any(is_adopted), "{what} {verb}");
             }
             // Another volume of the claim has appeared meanwhile.
             let other = marked(&fs(2), foreign(MarkState::Used));
@@ -341,12 +258,7 @@ fn volume_whose_claim_has_another_pv_waits_for_a_decision() {
         skip: Skip::new(SkipReason::Dirty, "its claim has PV x"),
         retry_at: world.snapshot.now * 2,
     };
-    world
-        .snapshot
-        .ledger
-        .refusals
-        .0
-        .insert(path("/mnt/fast/a"), refusal);
+    world.snapshot.ledger.refusals.0.insert(path("/mnt/fast/a"), refusal);
     world.expect("refused", DIRTY);
     assert!(detail(&world).starts_with("its claim has PV x"));
     assert_eq!(verbs(&detail(&world)), BTreeSet::from(["accept", "wipe"]));

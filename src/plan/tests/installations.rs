@@ -52,11 +52,7 @@ fn own_installation_is_recorded_on_new_and_active_pvs() {
         ("bound", ours().pv(bound(a())), &[recorded, "a is Bound"]),
         ("recorded", ours().pv(of(OWN, a())), &["a is Available"]),
         ("due", ours().pv(released(a())), &["clean pv-a", "a is Due"]),
-        (
-            "recorded, due",
-            ours().pv(of(OWN, released(a()))),
-            &["clean pv-a", "a is Due"],
-        ),
+        ("recorded, due", ours().pv(of(OWN, released(a()))), &["clean pv-a", "a is Due"]),
         (
             "a class that another installation may have",
             world().of(OWN).pv(of_old_class),
@@ -90,23 +86,12 @@ fn pvs_of_another_installation_are_left_alone_until_it_is_gone() {
 
 #[test]
 fn only_pvs_of_a_configured_class_and_directory_are_taken_over() {
-    let gone = |pv: PvView| {
-        world()
-            .of(OWN)
-            .absent(OTHER, ABSENCE_LIMIT)
-            .pv(of(OTHER, pv))
-    };
+    let gone = |pv: PvView| world().of(OWN).absent(OTHER, ABSENCE_LIMIT).pv(of(OTHER, pv));
     for (situation, pv) in [
         ("another class", pv("pv-a", "/mnt/other/a", &fs(1))),
-        (
-            "another directory",
-            with(a(), |pv| pv.local_path = Ok(path("/mnt/other/a"))),
-        ),
+        ("another directory", with(a(), |pv| pv.local_path = Ok(path("/mnt/other/a")))),
         ("no path", with(a(), |pv| pv.local_path = Err("no".into()))),
-        (
-            "another node",
-            with(a(), |pv| pv.provisioned_by = Some("another".into())),
-        ),
+        ("another node", with(a(), |pv| pv.provisioned_by = Some("another".into()))),
     ] {
         gone(pv).expect(situation, &[]);
     }
@@ -129,20 +114,11 @@ fn nothing_of_another_installation_is_cleaned_before_it_is_taken_over() {
     let volume = volume(&class, "a", &disk);
     let location = PvLocation::Volume(&volume);
     let judge = |pv: PvView| {
-        let verdict = may_clean(
-            &pv,
-            &world.settings(),
-            &node,
-            &location,
-            &Occupied::default(),
-        );
+        let verdict = may_clean(&pv, &world.settings(), &node, &location, &Occupied::default());
         verdict.map_err(|refusal| refusal.message)
     };
     assert!(judge(released(a())).is_ok());
     assert!(judge(of(OWN, released(a()))).is_ok());
     let refusal = judge(of(OTHER, released(a()))).unwrap_err();
-    assert!(
-        refusal.contains("installation storage/other manages it"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("installation storage/other manages it"), "{refusal}");
 }

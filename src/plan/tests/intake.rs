@@ -115,19 +115,10 @@ fn each_condition_of_a_rule_takes_the_disks_that_meet_it() {
     let part = with(block_disk(1), |it| it.special = Some("a partition"));
     for (rule, disk) in [
         (json!({ "match": ["/dev/disk/by-id/*"] }), block_disk(1)),
-        (
-            json!({ "match": ["/dev/disk/by-path/pci-*", LINK] }),
-            block_disk(1),
-        ),
-        (
-            json!({ "match": [LINK], "minSize": "1000Gi", "maxSize": "1000Gi" }),
-            block_disk(1),
-        ),
+        (json!({ "match": ["/dev/disk/by-path/pci-*", LINK] }), block_disk(1)),
+        (json!({ "match": [LINK], "minSize": "1000Gi", "maxSize": "1000Gi" }), block_disk(1)),
         (json!({ "match": [LINK], "rotational": "yes" }), rotating),
-        (
-            json!({ "match": [LINK], "model": "Slow,Fast_SSD" }),
-            block_disk(1),
-        ),
+        (json!({ "match": [LINK], "model": "Slow,Fast_SSD" }), block_disk(1)),
         (json!({ "match": [LINK] }), stick),
         (json!({ "match": [LINK] }), part),
     ] {
@@ -199,10 +190,7 @@ fn disk_of_two_rules_or_paths_is_taken_in_by_neither() {
 
     let second = with(block_disk(1), |it| {
         it.name = "nvme9n1".into();
-        it.number = DeviceNumber {
-            major: 65,
-            minor: 144,
-        };
+        it.number = DeviceNumber { major: 65, minor: 144 };
         it.links = vec!["/dev/disk/by-id/nvme-Fast_9".into()];
         it.candidate = Ok(other_path_to(it.candidate.as_ref().unwrap(), 9));
     });
@@ -264,10 +252,7 @@ fn disk_gets_the_mark_of_a_free_volume_before_its_entry() {
     let Some(Action::TakeIn(order)) = taken_in.into_iter().next() else {
         panic!("nothing is taken in");
     };
-    let marked = mark::marked(
-        &order.volume.candidate,
-        MarkOnDisk::Valid(order.mark.clone()),
-    );
+    let marked = mark::marked(&order.volume.candidate, MarkOnDisk::Valid(order.mark.clone()));
     assert!(marked.mark.is_free());
     let removed = with(block_disk(1), |it| it.candidate = Ok(marked));
     let world = world_with(rule(), vec![removed]);
@@ -310,11 +295,7 @@ fn disk_that_could_not_be_taken_in_shows_the_cause_and_is_tried_again() {
     assert_eq!(waiting.plan().classes[0].disks_to_approve(), Some(1));
     let plan = world.plan();
     let mut notices = plan.notices.iter().map(|it| (it.reason, &*it.message));
-    assert!(
-        notices.any(|it| it == ("DeviceFailed", why)),
-        "{:?}",
-        plan.notices
-    );
+    assert!(notices.any(|it| it == ("DeviceFailed", why)), "{:?}", plan.notices);
 }
 
 #[test]

@@ -48,16 +48,11 @@ pub(super) fn due_device() -> PvView {
 }
 
 pub(super) fn waiting(reason: &str) -> CleanupState {
-    CleanupState::Waiting {
-        reason: reason.into(),
-        job: Some("storage/cleanup-pv-a".into()),
-    }
+    CleanupState::Waiting { reason: reason.into(), job: Some("storage/cleanup-pv-a".into()) }
 }
 
 pub(super) fn running() -> CleanupState {
-    CleanupState::JobRunning {
-        job: "storage/cleanup-pv-a".into(),
-    }
+    CleanupState::JobRunning { job: "storage/cleanup-pv-a".into() }
 }
 
 pub(super) fn committed() -> PvView {
@@ -85,15 +80,10 @@ pub(super) fn order(plan: &Plan) -> Option<&CleanOrder> {
 
 #[test]
 fn devices_are_cleaned_by_jobs_and_what_is_mounted_is_not() {
-    let toleration = Toleration {
-        key: Some("disks".into()),
-        ..Toleration::default()
-    };
-    for (candidate, on, is) in [
-        (disk(1), true, true),
-        (disk(1), false, false),
-        (fs(1), true, false),
-    ] {
+    let toleration = Toleration { key: Some("disks".into()), ..Toleration::default() };
+    for (candidate, on, is) in
+        [(disk(1), true, true), (disk(1), false, false), (fs(1), true, false)]
+    {
         let pv = released(pv("pv-a", "/mnt/fast/a", &candidate));
         let world = world().fast("a", &candidate).pv(pv).config(|config| {
             config.use_job_for_cleaning = on;
@@ -136,25 +126,12 @@ fn jobs_of_pvs_that_are_gone_go_unless_they_are_at_work() {
     let elsewhere = with(job_of(&gone, failed_job()), |job| {
         job.device = Some("/ours/old/a".into());
     });
-    let free = &[
-        "delete Job cleanup-pv-a",
-        "create /mnt/fast/a",
-        "a is Creating",
-    ][..];
+    let free = &["delete Job cleanup-pv-a", "create /mnt/fast/a", "a is Creating"][..];
     let waits = "a is Skipped as CleanupRunning";
     for (job, expected) in [
-        (
-            job_of(&gone, JobState::Pending),
-            &["delete Job cleanup-pv-a", waits][..],
-        ),
-        (
-            job_of(&gone, JobState::Succeeded),
-            &["delete Job cleanup-pv-a", waits],
-        ),
-        (
-            job_of(&gone, failed_job()),
-            &["delete Job cleanup-pv-a", waits],
-        ),
+        (job_of(&gone, JobState::Pending), &["delete Job cleanup-pv-a", waits][..]),
+        (job_of(&gone, JobState::Succeeded), &["delete Job cleanup-pv-a", waits]),
+        (job_of(&gone, failed_job()), &["delete Job cleanup-pv-a", waits]),
         (job_of(&gone, JobState::Running), &[waits]),
         (deleting, &[waits]),
         (elsewhere, free),
@@ -181,22 +158,10 @@ fn a_pv_is_not_let_go_before_its_job_is_and_a_pause_calls_off_what_has_not_start
     for (pv, job, expected) in [
         (&kept, None, &["let pv-a go", "a is Terminating"][..]),
         (&kept, Some(JobState::Pending), &[off, "a is Terminating"]),
-        (
-            &kept,
-            Some(JobState::Running),
-            &[cancel, "a is Terminating"],
-        ),
+        (&kept, Some(JobState::Running), &[cancel, "a is Terminating"]),
         (&kept, Some(failed_job()), &[off, "a is Terminating"]),
-        (
-            &paused,
-            Some(JobState::Pending),
-            &[off, "CleaningPaused of pv-a", "a is Paused"],
-        ),
-        (
-            &paused,
-            Some(failed_job()),
-            &["CleaningPaused of pv-a", "a is Paused"],
-        ),
+        (&paused, Some(JobState::Pending), &[off, "CleaningPaused of pv-a", "a is Paused"]),
+        (&paused, Some(failed_job()), &["CleaningPaused of pv-a", "a is Paused"]),
     ] {
         let situation = format!("{:?} {job:?}", pv.policy);
         let plain = with_jobs(world().fast("a", &disk(1)).pv(pv.clone()));
@@ -236,10 +201,7 @@ fn a_job_that_does_not_start_is_reported_and_holds_no_slot() {
     let mut old = since(0);
     old.snapshot.now = Duration::from_mins(2);
     let stuck = "VolumeFailedDelete of pv-a";
-    old.expect(
-        "old",
-        &[wait, stuck, "clean pv-b", "a is Waiting", "b is Due"],
-    );
+    old.expect("old", &[wait, stuck, "clean pv-b", "a is Waiting", "b is Due"]);
 }
 
 #[test]
@@ -251,14 +213,8 @@ fn a_job_deleted_at_work_with_its_pv_is_reported() {
     world.expect("the Job is gone, too", &partly);
     let running = world.clone().job(job(JobState::Running));
     running.expect("it is at work", &["a is Skipped as CleanupRunning"]);
-    let ended = [
-        "forget uid-pv-a",
-        "delete Job cleanup-pv-a",
-        "a is Skipped as CleanupRunning",
-    ];
-    world
-        .job(job(JobState::Succeeded))
-        .expect("it has ended", &ended);
+    let ended = ["forget uid-pv-a", "delete Job cleanup-pv-a", "a is Skipped as CleanupRunning"];
+    world.job(job(JobState::Succeeded)).expect("it has ended", &ended);
 }
 
 #[test]
@@ -266,8 +222,5 @@ fn a_pending_job_is_deleted_when_its_pv_is_not_to_be_cleaned_any_more() {
     let recycled = with(due_device(), |pv| pv.policy = ReclaimPolicy::Recycle);
     let world = world().fast("a", &disk(1)).pv(recycled);
     let found = words(&world.job(job(JobState::Pending)).plan());
-    assert!(
-        found.contains(&"call Job cleanup-pv-a off".to_owned()),
-        "{found:?}"
-    );
+    assert!(found.contains(&"call Job cleanup-pv-a off".to_owned()), "{found:?}");
 }

@@ -110,10 +110,7 @@ pub fn world() -> World {
             }),
             now: Duration::from_secs(100),
             date: jiff::Timestamp::now(),
-            boot_time: Some(BootTime {
-                boot_id: "boot".into(),
-                seconds: 10_000,
-            }),
+            boot_time: Some(BootTime { boot_id: "boot".into(), seconds: 10_000 }),
             missing_limit: MISSING_LIMIT,
             absence_limit: ABSENCE_LIMIT,
             pvs: Some(Vec::new()),
@@ -226,13 +223,7 @@ impl World {
 
     /// Changes the entry of a PV's cleanup.
     pub fn change_cleanup(mut self, pv: &PvView, change: impl FnOnce(&mut Cleanup)) -> Self {
-        change(
-            self.snapshot
-                .ledger
-                .cleanups
-                .get_mut(&pv.tenancy())
-                .unwrap(),
-        );
+        change(self.snapshot.ledger.cleanups.get_mut(&pv.tenancy()).unwrap());
         self
     }
 
@@ -362,24 +353,14 @@ fn action(action: &Action) -> String {
                 };
                 parts.push(format!("{key}={}", value.as_deref().unwrap_or("(off)")));
             }
+            parts.extend(patch.finalizers.iter().map(|list| format!("finalizers={list:?}")));
             parts.extend(
-                patch
-                    .finalizers
-                    .iter()
-                    .map(|list| format!("finalizers={list:?}")),
-            );
-            parts.extend(
-                patch
-                    .owners
-                    .iter()
-                    .map(|owners| format!("owners={}", owners_in_words(owners))),
+                patch.owners.iter().map(|owners| format!("owners={}", owners_in_words(owners))),
             );
             let mark = patch.mark.as_ref().map(|it| it.mark.state.as_str());
             parts.extend(mark.map(|state| format!("mark={state}")));
             parts.extend(
-                patch
-                    .capacity
-                    .map(|bytes| format!("capacity={}", quantity::format(bytes))),
+                patch.capacity.map(|bytes| format!("capacity={}", quantity::format(bytes))),
             );
             parts.extend(patch.events.iter().map(|(reason, _)| format!("({reason})")));
             format!("patch {}: {}", patch.pv.name, parts.join(" "))
@@ -389,18 +370,11 @@ fn action(action: &Action) -> String {
 
 /// An attempt on the basis 0 failed, and the next is due at this second.
 pub fn failed_until(seconds: u64) -> CleanupState {
-    CleanupState::Failed {
-        error: "no".into(),
-        retry_at: Duration::from_secs(seconds),
-    }
+    CleanupState::Failed { error: "no".into(), retry_at: Duration::from_secs(seconds) }
 }
 
 pub fn storage_class(policy: ReclaimPolicy) -> StorageClassView {
-    StorageClassView {
-        reclaim_policy: policy,
-        mount_options: Vec::new(),
-        expandable: false,
-    }
+    StorageClassView { reclaim_policy: policy, mount_options: Vec::new(), expandable: false }
 }
 
 pub fn volume(class: &Arc<Class>, entry: &str, candidate: &Candidate) -> Arc<Volume> {
@@ -431,10 +405,8 @@ impl From<SkipReason> for Finding {
 }
 
 fn owners_in_words(owners: &[OwnerReference]) -> String {
-    let words: Vec<_> = owners
-        .iter()
-        .map(|owner| format!("{}/{}", owner.kind, owner.uid))
-        .collect();
+    let words: Vec<_> =
+        owners.iter().map(|owner| format!("{}/{}", owner.kind, owner.uid)).collect();
     words.join(",")
 }
 

@@ -59,10 +59,7 @@ fn pv_that_is_bound_to_its_disk_has_a_link_and_requires_the_label_of_the_disk() 
     let spec = &draft.object["spec"];
     let affinity = &spec["nodeAffinity"]["required"]["nodeSelectorTerms"];
     assert_eq!(*affinity, terms);
-    assert_eq!(
-        spec["local"],
-        json!({ "path": format!("{LINK_DIR}/{token}") })
-    );
+    assert_eq!(spec["local"], json!({ "path": format!("{LINK_DIR}/{token}") }));
     let metadata = &draft.object["metadata"];
     assert_eq!(metadata["labels"], json!({ LABEL_HOSTNAME: "host-1" }));
     let annotations = json!({
@@ -184,9 +181,7 @@ fn label_is_removed_with_the_last_pv_of_a_disk_that_is_gone() {
         ),
         (
             "to be cleaned",
-            has_label()
-                .fast("a", &volume)
-                .pv(pv(|pv| *pv = released(pv.clone()))),
+            has_label().fast("a", &volume).pv(pv(|pv| *pv = released(pv.clone()))),
             true,
         ),
         ("between two PVs", has_label().fast("a", &volume), true),
@@ -240,11 +235,7 @@ fn offers(world: &World) -> (Vec<String>, Vec<String>) {
 #[test]
 fn offer_that_would_exceed_the_limit_of_labels_is_refused() {
     let disks = |world: World| world.fast("a", &unmarked(1)).fast("b", &unmarked(2));
-    let known = linked(
-        pv("pv", "/mnt/fast/c", &fs(3)),
-        LINK,
-        label_of_disk(&world(), &fs(2)),
-    );
+    let known = linked(pv("pv", "/mnt/fast/c", &fs(3)), LINK, label_of_disk(&world(), &fs(2)));
     let has_label = |node: &mut NodeView| {
         let label = label_of(node, &fs(2));
         node.labels.insert(label, String::new());
@@ -258,12 +249,7 @@ fn offer_that_would_exceed_the_limit_of_labels_is_refused() {
         ("no room", disks(full(32)), "", "a b"),
         ("between two PVs", disks(full(31)).node(has_label), "b", "a"),
         ("a label that exists", disks(full(31).pv(known)), "b", "a"),
-        (
-            "without labels",
-            disks(full(32)).change_class("fast", of_paths),
-            "a b",
-            "",
-        ),
+        ("without labels", disks(full(32)).change_class("fast", of_paths), "a b", ""),
     ] {
         let (created, skipped) = offers(&world);
         assert_eq!(created.join(" "), offered, "{what}");
@@ -288,9 +274,7 @@ fn volume_without_a_mark_or_a_link_is_not_offered() {
     };
     let skipped = ["a is Skipped as NotBindable"];
     let world = disk_world().fast("a", &unmarked(1));
-    disk_world()
-        .fast("a", &no_place)
-        .expect("no place", &skipped);
+    disk_world().fast("a", &no_place).expect("no place", &skipped);
     no_directory(world.clone()).expect("no directory", &skipped);
     assert_eq!(no_marks(&world), skipped);
 }

@@ -31,10 +31,7 @@ pub(super) fn linked(pv: PvView, token: &str, label: String) -> PvView {
     with(pv, |pv| {
         pv.offer = Some(token.into());
         pv.hostnames.clear();
-        pv.link = Some(PvLink {
-            token: token.into(),
-            label: Some(label),
-        });
+        pv.link = Some(PvLink { token: token.into(), label: Some(label) });
     })
 }
 
@@ -97,12 +94,7 @@ pub(super) const UNLINK: &str = "unlink 0123456789abcdef0123456789abcdef";
 const TOLD: &str = "VolumeUnverified of claim default/data";
 const ON_NODE: &str = "VolumeUnverified of Node node-1";
 pub(super) const UNVERIFIED: &[&str] = &["VolumeUnverified of pv", TOLD, ON_NODE, "a is Unlinked"];
-const MISMATCH: &[&str] = &[
-    "VolumeMarkMismatch of pv",
-    TOLD,
-    ON_NODE,
-    "a is MarkMismatch",
-];
+const MISMATCH: &[&str] = &["VolumeMarkMismatch of pv", TOLD, ON_NODE, "a is MarkMismatch"];
 /// It is linked in a later pass.
 const SOON: &[&str] = &["a is Unlinked"];
 
@@ -117,9 +109,7 @@ fn volume_is_linked_if_the_mark_names_pv_and_claim_on_the_disk_of_the_pv() {
     unlinked.expect("not linked", &["link pv", "a is Unlinked"]);
     let unlinked = change(unlinked, |it| it.epoch = 7);
     let plan = unlinked.plan();
-    let [Action::Link(order)] = &*plan.actions else {
-        panic!("{:?}", plan.actions)
-    };
+    let [Action::Link(order)] = &*plan.actions else { panic!("{:?}", plan.actions) };
     let volumes = unlinked.snapshot.observed["fast"].volumes().next();
     assert_eq!(Some(&order.volume), volumes);
     assert_eq!((&order.pv, order.epoch), (&unlinked.pvs()[0], 7));
@@ -168,11 +158,7 @@ const DOUBTS: &[Row] = &[
         |it| change_mark(it, |mark| mark.claim_uid = Some("earlier".into())),
         MISMATCH,
     ),
-    (
-        "a mark without a claim",
-        |it| change_mark(it, |mark| mark.claim_uid = None),
-        MISMATCH,
-    ),
+    ("a mark without a claim", |it| change_mark(it, |mark| mark.claim_uid = None), MISMATCH),
     (
         "neither mark nor PV with the UID of a claim",
         |it| {
@@ -206,59 +192,35 @@ const DOUBTS: &[Row] = &[
         |it| change_mark(it, |mark| mark.state = MarkState::Offered),
         &["patch pv: mark=used", "a is Unlinked"],
     ),
-    (
-        "a wipe has begun",
-        |it| change_mark(it, |mark| mark.state = MarkState::Wiping),
-        MISMATCH,
-    ),
+    ("a wipe has begun", |it| change_mark(it, |mark| mark.state = MarkState::Wiping), MISMATCH),
     (
         "wiped",
         |it| change_mark(it, |mark| mark.state = MarkState::Free),
         &["patch pv: mark=used (VolumeMarkMismatch)", "a is Unlinked"],
     ),
-    (
-        "no mark",
-        |it| change_volume(it, |it| it.mark.on_disk = MarkOnDisk::Absent),
-        MISMATCH,
-    ),
+    ("no mark", |it| change_volume(it, |it| it.mark.on_disk = MarkOnDisk::Absent), MISMATCH),
     (
         "no mark, and no place for one",
         |it| change_volume(it, |it| it.mark = MarkFact::default()),
         UNVERIFIED,
     ),
-    (
-        "a mark that changes since the scan",
-        |it| it.creating("/mnt/fast/a", &fs(1)),
-        SOON,
-    ),
+    ("a mark that changes since the scan", |it| it.creating("/mnt/fast/a", &fs(1)), SOON),
     (
         "another disk with a copy of the mark",
         |it| it.fast("a", &marked(&fs(2), MarkOnDisk::Valid(used()))),
-        &[
-            "VolumeIdentityMismatch of pv",
-            TOLD,
-            "a is IdentityMismatch",
-        ],
+        &["VolumeIdentityMismatch of pv", TOLD, "a is IdentityMismatch"],
     ),
     (
         "not mounted",
         |it| it.entry("fast", "a", SkipReason::NotMounted),
-        &[
-            "VolumeNotMounted of pv",
-            TOLD,
-            "a is NotMounted as NotMounted",
-        ],
+        &["VolumeNotMounted of pv", TOLD, "a is NotMounted as NotMounted"],
     ),
     (
         "no entry",
         |it| change_entries(it, |entries| drop(entries.remove("a"))),
         &["VolumeMissing of pv", TOLD, "a is Missing"],
     ),
-    (
-        "a directory that cannot be read",
-        |it| it.incomplete("fast"),
-        UNVERIFIED,
-    ),
+    ("a directory that cannot be read", |it| it.incomplete("fast"), UNVERIFIED),
     (
         "a class that is switched off",
         |mut it| {
@@ -266,12 +228,7 @@ const DOUBTS: &[Row] = &[
             it.faulty.insert("fast".into(), "invalid".into());
             it
         },
-        &[
-            "ClassInvalid of our Pod",
-            "VolumeUnverified of pv",
-            TOLD,
-            "a is ClassGone",
-        ],
+        &["ClassInvalid of our Pod", "VolumeUnverified of pv", TOLD, "a is ClassGone"],
     ),
     (
         "no recorded identity",
@@ -283,11 +240,7 @@ const DOUBTS: &[Row] = &[
         |it| change_pv(it, |pv| *pv = unused()),
         &["delete pv", "a is Terminating"],
     ),
-    (
-        "Released",
-        |it| change_pv(it, |pv| pv.phase = Phase::Released),
-        &["clean pv", "a is Due"],
-    ),
+    ("Released", |it| change_pv(it, |pv| pv.phase = Phase::Released), &["clean pv", "a is Due"]),
     (
         "of another installation",
         |it| change_pv(it, |pv| pv.installation = Some("other".into())),
@@ -304,24 +257,12 @@ const DOUBTS: &[Row] = &[
     (
         "of another node",
         |it| change_pv(it, |pv| pv.hostname_label = Some("host-2".into())),
-        &[
-            "search /mnt/fast/a",
-            "VolumeFailedDelete of pv",
-            TOLD,
-            "a is Creating",
-            "a is Refused",
-        ],
+        &["search /mnt/fast/a", "VolumeFailedDelete of pv", TOLD, "a is Creating", "a is Refused"],
     ),
     (
         "another volume has a copy of the mark",
         |it| it.fast("b", &marked(&fs(2), MarkOnDisk::Valid(used()))),
-        &[
-            "search /mnt/fast/b",
-            "VolumeUnverified of pv",
-            TOLD,
-            "a is Unlinked",
-            "b is Creating",
-        ],
+        &["search /mnt/fast/b", "VolumeUnverified of pv", TOLD, "a is Unlinked", "b is Creating"],
     ),
     (
         "another volume is a copy of the disk",
@@ -329,33 +270,17 @@ const DOUBTS: &[Row] = &[
             let copy = with(fs(2), |copy| copy.identity = fs(1).identity);
             it.fast("b", &marked(&copy, MarkOnDisk::Valid(used())))
         },
-        &[
-            "VolumeUnverified of pv",
-            TOLD,
-            "a is Unlinked",
-            "b is Skipped as IdentityOnOtherPV",
-        ],
+        &["VolumeUnverified of pv", TOLD, "a is Unlinked", "b is Skipped as IdentityOnOtherPV"],
     ),
     (
         "another PV has its identity",
         |it| it.pv(pv("other", "/mnt/slow/b", &fs(1))),
-        &[
-            "VolumeUnverified of pv",
-            TOLD,
-            "a is Unlinked",
-            "b is ClassGone",
-        ],
+        &["VolumeUnverified of pv", TOLD, "a is Unlinked", "b is ClassGone"],
     ),
     (
         "another PV has its path",
         |it| it.pv(pv("other", "/mnt/fast/a", &fs(2))),
-        &[
-            "delete other",
-            "VolumeUnverified of pv",
-            TOLD,
-            "a is Unlinked",
-            "a is Terminating",
-        ],
+        &["delete other", "VolumeUnverified of pv", TOLD, "a is Unlinked", "a is Terminating"],
     ),
 ];
 

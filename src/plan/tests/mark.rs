@@ -38,17 +38,9 @@ pub(super) fn marked(candidate: &Candidate, on_disk: MarkOnDisk) -> Candidate {
         if let MarkOnDisk::Valid(mark) = &on_disk {
             let mut mark = mark.clone();
             mark.identity_hash = it.identity.hash();
-            it.mark = MarkFact {
-                on_disk: MarkOnDisk::Valid(mark),
-                place,
-                ..MarkFact::default()
-            };
+            it.mark = MarkFact { on_disk: MarkOnDisk::Valid(mark), place, ..MarkFact::default() };
         } else {
-            it.mark = MarkFact {
-                on_disk,
-                place,
-                ..MarkFact::default()
-            };
+            it.mark = MarkFact { on_disk, place, ..MarkFact::default() };
         }
         it.contents = Contents::Holds("a file".into());
     })
@@ -63,9 +55,7 @@ pub(super) fn foreign(state: MarkState) -> MarkOnDisk {
 }
 
 pub(super) fn unreadable() -> MarkOnDisk {
-    MarkOnDisk::Unreadable {
-        digest: "0123456789abcdef".into(),
-    }
+    MarkOnDisk::Unreadable { digest: "0123456789abcdef".into() }
 }
 
 /// The PV of [`mark`], with the annotation of its offer.
@@ -136,10 +126,7 @@ fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
         let change = |it: &mut BootTime| it.seconds -= 60 * before;
         at(world().snapshot.boot_time.map(|it| with(it, change)))
     };
-    let other_boot = BootTime {
-        boot_id: "other".into(),
-        seconds: 1,
-    };
+    let other_boot = BootTime { boot_id: "other".into(), seconds: 1 };
     for (what, on_disk, unborn, is_as_offered, expected) in [
         ("its PV was not created", minutes(0), TOKEN, false, OFFERED),
         ("its PV was created", minutes(0), "", false, DIRTY),
@@ -161,11 +148,8 @@ fn interrupted_offer_of_a_device_needs_its_header_and_a_recent_mark() {
 
 #[test]
 fn read_only_volume_is_offered_again_if_it_was_offered_so() {
-    for (then, now, expected) in [
-        (true, true, OFFERED),
-        (false, true, DIRTY),
-        (true, false, DIRTY),
-    ] {
+    for (then, now, expected) in [(true, true, OFFERED), (false, true, DIRTY), (true, false, DIRTY)]
+    {
         let offered = with(mark(MarkState::Offered), |it| it.read_only = then);
         let volume = marked(&fs(1), MarkOnDisk::Valid(offered));
         let volume = with(volume, |it| it.read_only = now);
@@ -180,12 +164,7 @@ fn mark_of_a_pv_that_was_deleted_unused_is_freed() {
     for (what, on_disk, uid, expected) in [
         ("offered", valid(MarkState::Offered), "uid-pv", freed),
         ("pending", pending, "uid-pv", freed),
-        (
-            "restored",
-            valid(MarkState::Offered),
-            "uid-of-backup",
-            DIRTY,
-        ),
+        ("restored", valid(MarkState::Offered), "uid-of-backup", DIRTY),
         ("used", valid(MarkState::Used), "uid-pv", DIRTY),
     ] {
         let mut world = searched(&marked(&disk(1), on_disk));
@@ -251,28 +230,13 @@ fn consent_names_the_disk_and_the_contents_of_its_mark() {
     for (what, given, volume, expected) in [
         ("wipe", wipe(&used), &used, CLEANED),
         ("accept", accept(&used), &used, OFFERED),
-        (
-            "one of several",
-            format!("x,{}", wipe(&used)),
-            &used,
-            CLEANED,
-        ),
-        (
-            "unreadable, accept",
-            accept(&unreadable),
-            &unreadable,
-            OFFERED,
-        ),
+        ("one of several", format!("x,{}", wipe(&used)), &used, CLEANED),
+        ("unreadable, accept", accept(&unreadable), &unreadable, OFFERED),
         ("unreadable, wipe", wipe(&unreadable), &unreadable, CLEANED),
         ("of another cluster", wipe(&foreign), &foreign, CLEANED),
         ("another write of the mark", accept(&later), &used, DIRTY),
         ("another disk", wipe(&other_disk), &used, DIRTY),
-        (
-            "no place for the mark",
-            accept(&unwritable),
-            &unwritable,
-            DIRTY,
-        ),
+        ("no place for the mark", accept(&unwritable), &unwritable, DIRTY),
         ("given to a PV", of_a_pv, &used, DIRTY),
         ("without a name", "accept".into(), &used, DIRTY),
     ] {
@@ -318,10 +282,6 @@ fn each_offer_has_another_token_and_keeps_it() {
 #[test]
 fn mark_is_not_judged_while_a_write_may_have_changed_it() {
     let mut world = searched(&marked(&fs(1), valid(MarkState::Used)));
-    world
-        .snapshot
-        .ledger
-        .creating
-        .insert(path("/mnt/fast/a"), String::new());
+    world.snapshot.ledger.creating.insert(path("/mnt/fast/a"), String::new());
     world.expect("its last scan is older", &["a is Creating"]);
 }

@@ -53,42 +53,19 @@ fn pv_and_mark_agree_or_are_reported() {
         ("mark lost", &used, MarkOnDisk::Absent, "mismatch"),
         ("unused, mark lost", &unused, MarkOnDisk::Absent, "offered"),
         ("earlier version", &old(&used), MarkOnDisk::Absent, "used"),
-        (
-            "earlier version",
-            &old(&unused),
-            MarkOnDisk::Absent,
-            "offered",
-        ),
-        (
-            "earlier version",
-            &old(&restored(&used)),
-            valid(Free),
-            "used",
-        ),
+        ("earlier version", &old(&unused), MarkOnDisk::Absent, "offered"),
+        ("earlier version", &old(&restored(&used)), valid(Free), "used"),
         ("name taken", &old(&unused), pending("other"), "offered"),
         ("downgrade", &old(&restored(&used)), valid(Used), "used"),
-        (
-            "downgrade",
-            &old(&restored(&deleting)),
-            valid(Used),
-            "mismatch",
-        ),
-        (
-            "downgrade",
-            &old(&restored(&unused)),
-            valid(Used),
-            "mismatch",
-        ),
+        ("downgrade", &old(&restored(&deleting)), valid(Used), "mismatch"),
+        ("downgrade", &old(&restored(&unused)), valid(Used), "mismatch"),
     ] {
         let found = marked(&volume, on_disk);
         let agreement = agreement(pv, CLUSTER, &found, world().snapshot.date);
         let agreement = match &agreement {
             Agreement::Agrees => "agrees",
             Agreement::Lags(mark) => {
-                assert_eq!(
-                    (&mark.pv_uid, &mark.cluster),
-                    (&pv.uid, &CLUSTER.to_owned())
-                );
+                assert_eq!((&mark.pv_uid, &mark.cluster), (&pv.uid, &CLUSTER.to_owned()));
                 mark.state.as_str()
             }
             Agreement::Mismatch(_) => "mismatch",
@@ -107,15 +84,9 @@ fn copied_mark_is_rewritten_if_the_identity_of_the_pv_fits() {
     });
     let date = world().snapshot.date;
     let ours = bound(offered(&fs(1)));
-    assert!(matches!(
-        agreement(&ours, CLUSTER, &found, date),
-        Agreement::Lags(_)
-    ));
+    assert!(matches!(agreement(&ours, CLUSTER, &found, date), Agreement::Lags(_)));
     let other = bound(offered(&fs(2)));
-    assert!(matches!(
-        agreement(&other, CLUSTER, &found, date),
-        Agreement::Mismatch(_)
-    ));
+    assert!(matches!(agreement(&other, CLUSTER, &found, date), Agreement::Mismatch(_)));
     // A weak identity changes at a reboot.
     let weak = with(found, |it| it.identity.weak = true);
     assert_eq!(agreement(&ours, CLUSTER, &weak, date), Agreement::Agrees);
@@ -126,16 +97,10 @@ fn lost_state_directory_is_written_again_for_a_proven_device() {
     let date = world().snapshot.date;
     let device = marked(&disk(1), MarkOnDisk::Absent);
     let ours = bound(offered(&disk(1)));
-    assert!(matches!(
-        agreement(&ours, CLUSTER, &device, date),
-        Agreement::Lags(_)
-    ));
+    assert!(matches!(agreement(&ours, CLUSTER, &device, date), Agreement::Lags(_)));
     let nameless = marked(&nameless(1, "now"), MarkOnDisk::Absent);
     let weak = bound(offered(&nameless));
-    assert!(matches!(
-        agreement(&weak, CLUSTER, &nameless, date),
-        Agreement::Mismatch(_)
-    ));
+    assert!(matches!(agreement(&weak, CLUSTER, &nameless, date), Agreement::Mismatch(_)));
 }
 
 #[test]
@@ -178,11 +143,7 @@ fn plan_writes_what_agrees_and_reports_what_does_not() {
                 pv.claim.as_mut().unwrap().name = "later".into();
             }),
             valid(MarkState::Used),
-            &[
-                "patch pv: used=unverified",
-                "VolumeMarkMismatch of pv",
-                "a is MarkMismatch",
-            ],
+            &["patch pv: used=unverified", "VolumeMarkMismatch of pv", "a is MarkMismatch"],
         ),
         (
             "the same, in the next pass",
@@ -193,12 +154,7 @@ fn plan_writes_what_agrees_and_reports_what_does_not() {
             valid(MarkState::Used),
             &["VolumeMarkMismatch of pv", "a is MarkMismatch"],
         ),
-        (
-            "never used",
-            unused.clone(),
-            valid(MarkState::Used),
-            &["delete pv", "a is Terminating"],
-        ),
+        ("never used", unused.clone(), valid(MarkState::Used), &["delete pv", "a is Terminating"]),
         (
             "annotation lost",
             with(used.clone(), |pv| pv.offer = None),
@@ -221,12 +177,7 @@ fn plan_writes_what_agrees_and_reports_what_does_not() {
             &["VolumeMarkMismatch of pv", "a is MarkMismatch"],
         ),
         // Only the gate judges a PV that is due, on the locked volume.
-        (
-            "due",
-            released(unused.clone()),
-            foreign(MarkState::Used),
-            &["clean pv", "a is Due"],
-        ),
+        ("due", released(unused.clone()), foreign(MarkState::Used), &["clean pv", "a is Due"]),
     ] {
         let world = world().fast("a", &marked(&volume, on_disk));
         world.pv(pv).expect(what, expected);
@@ -242,19 +193,9 @@ fn accepted_mismatch_is_settled_by_a_new_mark() {
     let restored = with(used.clone(), |pv| pv.uid = "restored".into());
     let mismatch = &["VolumeMarkMismatch of pv", "a is MarkMismatch"][..];
     for (what, pv, volume, expected) in [
-        (
-            "accepted",
-            &used,
-            &volume,
-            &["patch pv: consent=(off) mark=used", "a is Bound"][..],
-        ),
+        ("accepted", &used, &volume, &["patch pv: consent=(off) mark=used", "a is Bound"][..]),
         ("no place for the mark", &used, &unwritable, mismatch),
-        (
-            "PV restored with its annotations",
-            &restored,
-            &volume,
-            mismatch,
-        ),
+        ("PV restored with its annotations", &restored, &volume, mismatch),
     ] {
         let pv = with(pv.clone(), |pv| pv.consent = Some(accept.clone()));
         world().fast("a", volume).pv(pv).expect(what, expected);
@@ -278,9 +219,7 @@ fn marked_unused_pv_has_no_finalizer() {
     let used_volume = marked(&fs(1), valid(MarkState::Used));
     let finalizer = format!("patch pv: used=true finalizers=[{FINALIZER:?}]");
     let world = protected(super::kit::world().fast("a", &used_volume));
-    world
-        .pv(used)
-        .expect("first bind", &[&finalizer, "a is Bound"]);
+    world.pv(used).expect("first bind", &[&finalizer, "a is Bound"]);
 }
 
 #[test]
@@ -307,13 +246,7 @@ fn moved_disk_becomes_that_of_the_pv_which_names_the_old_one() {
     let (date, old) = (world().snapshot.date, "uid-pv:token");
     for (what, from, policy, of_claim, expected) in [
         ("moved", old, ReclaimPolicy::Retain, "data", true),
-        (
-            "another PV",
-            "uid:token",
-            ReclaimPolicy::Retain,
-            "data",
-            false,
-        ),
+        ("another PV", "uid:token", ReclaimPolicy::Retain, "data", false),
         ("another claim", old, ReclaimPolicy::Retain, "other", false),
         ("not retained", old, ReclaimPolicy::Delete, "data", false),
     ] {
@@ -339,10 +272,7 @@ fn claim_that_came_first_after_a_restore_of_the_api_is_a_mismatch() {
     let volume = marked(&fs(1), MarkOnDisk::Valid(used));
     let recorded = bound(offered(&volume));
     let restored = with(recorded.clone(), |pv| pv.used = false);
-    assert_eq!(
-        agreement(&recorded, CLUSTER, &volume, date),
-        Agreement::Agrees
-    );
+    assert_eq!(agreement(&recorded, CLUSTER, &volume, date), Agreement::Agrees);
     let found = agreement(&restored, CLUSTER, &volume, date);
     assert!(matches!(found, Agreement::Mismatch(_)), "{found:?}");
 }

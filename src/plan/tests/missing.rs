@@ -71,11 +71,8 @@ fn an_unused_pv_goes_when_its_volume_has_been_missing_for_long_enough() {
         ),
     ] {
         let world = world.pv(a());
-        let reason = if state.contains("NotMounted") {
-            "VolumeNotMounted"
-        } else {
-            "VolumeMissing"
-        };
+        let reason =
+            if state.contains("NotMounted") { "VolumeNotMounted" } else { "VolumeMissing" };
         world.expect(situation, &[&format!("{reason} of pv-a"), state, Z]);
         let in_time = later(&world, MISSING_LIMIT);
         let plan = in_time.plan();
@@ -85,10 +82,7 @@ fn an_unused_pv_goes_when_its_volume_has_been_missing_for_long_enough() {
         assert!(withdrawal.finalizers.is_none(), "{situation}");
         assert_eq!(withdrawal.pv, a().reference(), "{situation}");
         assert_eq!(withdrawal.reason, "VolumeMissing", "{situation}");
-        assert!(
-            withdrawal.because.contains("missingVolumePolicy"),
-            "{situation}"
-        );
+        assert!(withdrawal.because.contains("missingVolumePolicy"), "{situation}");
         assert!(is_deleted(&world), "{situation}");
     }
 }
@@ -98,25 +92,13 @@ fn a_missing_pv_that_may_be_used_or_is_not_ours_stays() {
     for (situation, pv) in [
         ("bound", bound(a())),
         ("released and kept", retained(released(a()))),
-        (
-            "reserved for a claim",
-            with(a(), |pv| pv.claim = Some(claim())),
-        ),
+        ("reserved for a claim", with(a(), |pv| pv.claim = Some(claim()))),
         ("used before", with(a(), |pv| pv.used = true)),
         ("bound once", with(a(), |pv| pv.bound_by_controller = true)),
-        (
-            "not yet Available",
-            with(a(), |pv| pv.phase = Phase::Pending),
-        ),
+        ("not yet Available", with(a(), |pv| pv.phase = Phase::Pending)),
         ("made by hand", with(a(), |pv| pv.provisioned_by = None)),
-        (
-            "of the node's former self",
-            with(a(), |pv| pv.provisioned_by = Some(FORMER.into())),
-        ),
-        (
-            "of another node",
-            with(a(), |pv| pv.hostnames = vec!["host-2".into()]),
-        ),
+        ("of the node's former self", with(a(), |pv| pv.provisioned_by = Some(FORMER.into()))),
+        ("of another node", with(a(), |pv| pv.hostnames = vec!["host-2".into()])),
     ] {
         assert!(!is_deleted(&strict().pv(pv)), "{situation}");
     }
@@ -184,22 +166,12 @@ fn an_interruption_restarts_the_limit() {
     let almost = later(&missing, MISSING_LIMIT / 2);
     for (situation, pass) in [
         ("it was back", almost.clone().fast("a", &fs(1))),
-        (
-            "the directory could not be read",
-            almost.clone().incomplete("fast"),
-        ),
-        (
-            "the PVs were not known",
-            with(almost.clone(), |world| world.snapshot.pvs = None),
-        ),
+        ("the directory could not be read", almost.clone().incomplete("fast")),
+        ("the PVs were not known", with(almost.clone(), |world| world.snapshot.pvs = None)),
         (
             "it was bound",
             with(almost.clone(), |world| {
-                world
-                    .snapshot
-                    .pvs
-                    .get_or_insert_default()
-                    .retain(|pv| pv.name != "pv-a");
+                world.snapshot.pvs.get_or_insert_default().retain(|pv| pv.name != "pv-a");
                 *world = world.clone().pv(bound(a()));
             }),
         ),
@@ -228,8 +200,5 @@ fn a_disk_that_is_back_gets_a_new_pv() {
     let plan = gone.plan();
     let gone = apply(gone, plan.actions);
     gone.expect("the PV is gone", &[Z]);
-    gone.fast("a", &fs(1)).expect(
-        "the disk is back",
-        &["create /mnt/fast/a", "a is Creating", Z],
-    );
+    gone.fast("a", &fs(1)).expect("the disk is back", &["create /mnt/fast/a", "a is Creating", Z]);
 }

@@ -15,11 +15,8 @@ use crate::view::{Phase, PvRef, PvView};
 pub fn apply(mut world: World, actions: Vec<Action>) -> World {
     world.snapshot.ledger.writing.clear();
     world.snapshot.ledger.creating.clear();
-    let mut pvs: BTreeMap<String, PvView> = world
-        .pvs()
-        .iter()
-        .map(|pv| (pv.name.clone(), pv.clone()))
-        .collect();
+    let mut pvs: BTreeMap<String, PvView> =
+        world.pvs().iter().map(|pv| (pv.name.clone(), pv.clone())).collect();
     for action in actions {
         match action {
             Action::Create(draft) => create(&mut pvs, &draft),
@@ -52,10 +49,7 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
             },
             Action::FindOwners(queries) => {
                 for query in queries {
-                    let found = OtherPvs {
-                        hash: query.identity.hash,
-                        ..OtherPvs::default()
-                    };
+                    let found = OtherPvs { hash: query.identity.hash, ..OtherPvs::default() };
                     world.snapshot.ledger.others.insert(query.key, found);
                 }
             }
@@ -85,18 +79,12 @@ pub fn apply(mut world: World, actions: Vec<Action>) -> World {
 /// The object that a write is for, if it is still the one that was looked at.
 fn looked_at<'a>(pvs: &'a mut BTreeMap<String, PvView>, wanted: &PvRef) -> &'a mut PvView {
     let pv = pvs.get_mut(&wanted.name).unwrap();
-    assert_eq!(
-        pv.reference(),
-        *wanted,
-        "a write must name the version that was looked at"
-    );
+    assert_eq!(pv.reference(), *wanted, "a write must name the version that was looked at");
     pv
 }
 
 fn create(pvs: &mut BTreeMap<String, PvView>, draft: &PvDraft) {
-    let free = [&draft.name, &draft.second_name]
-        .into_iter()
-        .find(|name| !pvs.contains_key(*name));
+    let free = [&draft.name, &draft.second_name].into_iter().find(|name| !pvs.contains_key(*name));
     let made = with(made(draft), |pv| {
         pv.name.clone_from(free.unwrap());
         (pv.uid, pv.resource_version) = (format!("uid-{}", pv.name), "1".into());
@@ -127,10 +115,7 @@ fn patch(pv: &mut PvView, change: Patch) {
     }
     if let Some(finalizers) = change.finalizers {
         let added = finalizers.contains(&FINALIZER.to_owned()) && !pv.has_finalizer();
-        assert!(
-            !(added && pv.deleting),
-            "the API refuses finalizers on Terminating PVs"
-        );
+        assert!(!(added && pv.deleting), "the API refuses finalizers on Terminating PVs");
         pv.finalizers = finalizers;
     }
     if let Some(owners) = change.owners {
@@ -139,10 +124,7 @@ fn patch(pv: &mut PvView, change: Patch) {
     if let Some(bytes) = change.capacity {
         let current = pv.capacity.as_deref().and_then(quantity::parse);
         let grows = current.is_some_and(|current| current < bytes);
-        assert!(
-            pv.claim.is_none() || grows,
-            "a claim counts on the capacity"
-        );
+        assert!(pv.claim.is_none() || grows, "a claim counts on the capacity");
         pv.capacity = Some(quantity::format(bytes));
     }
     pv.resource_version.push('+');

@@ -20,11 +20,7 @@ fn found(world: World, identity: &str, reason: SkipReason) -> World {
         retry_at: Duration::MAX,
     };
     with(world, |it| {
-        it.snapshot
-            .ledger
-            .moved
-            .0
-            .insert(path("/mnt/fast/a"), refusal);
+        it.snapshot.ledger.moved.0.insert(path("/mnt/fast/a"), refusal);
     })
 }
 
@@ -34,12 +30,7 @@ fn the_pv_of_a_marked_disk_is_looked_for_on_other_nodes() {
     const SOUGHT: &[&str] = &["take /mnt/fast/a over", "a is Skipped as IdentityOnOtherPV"];
     const WAITS: &[&str] = &["a is Skipped as IdentityOnOtherPV"];
     const DIRTY: &[&str] = &["VolumeDirty of Node node-1", "a is Skipped as Dirty"];
-    type Row = (
-        &'static str,
-        World,
-        fn(&mut Candidate),
-        &'static [&'static str],
-    );
+    type Row = (&'static str, World, fn(&mut Candidate), &'static [&'static str]);
     let identity = moved().identity.text;
     let on_paths = disk_world().change_class("fast", |it| it.binding = Binding::Path);
     let rows: [Row; 9] = [
@@ -56,24 +47,9 @@ fn the_pv_of_a_marked_disk_is_looked_for_on_other_nodes() {
             |_| {},
             WAITS,
         ),
-        (
-            "no node has a PV of it",
-            found(disk_world(), &identity, Dirty),
-            |_| {},
-            DIRTY,
-        ),
-        (
-            "that was another disk",
-            found(disk_world(), "another", Dirty),
-            |_| {},
-            SOUGHT,
-        ),
-        (
-            "it may be a copy",
-            disk_world(),
-            |it| *it = global(it.clone(), false),
-            DIRTY,
-        ),
+        ("no node has a PV of it", found(disk_world(), &identity, Dirty), |_| {}, DIRTY),
+        ("that was another disk", found(disk_world(), "another", Dirty), |_| {}, SOUGHT),
+        ("it may be a copy", disk_world(), |it| *it = global(it.clone(), false), DIRTY),
         (
             "it is of another cluster",
             disk_world(),
@@ -105,14 +81,8 @@ fn the_identity_of_a_bound_disk_is_recorded_again_only_if_its_label_proves_it() 
         });
         let words = words(&disk_world().fast("a", &moved()).pv(pv).plan());
         let records = |word: &String| word.starts_with("patch pv: identity=");
-        assert_eq!(
-            words.iter().any(records),
-            is_recorded,
-            "{hash:?}: {words:?}"
-        );
-        let is_held = words
-            .iter()
-            .any(|word| word.starts_with("VolumeUnverified"));
+        assert_eq!(words.iter().any(records), is_recorded, "{hash:?}: {words:?}");
+        let is_held = words.iter().any(|word| word.starts_with("VolumeUnverified"));
         assert!(is_held, "{hash:?}: {words:?}");
     }
 }

@@ -10,11 +10,7 @@ use crate::host::mounts::DeviceNumber;
 use crate::plan::{Occupant, Occupied};
 
 fn occupant(at: &str, footprint: Footprint) -> Occupant {
-    Occupant {
-        path: path(at),
-        footprint,
-        pv: None,
-    }
+    Occupant { path: path(at), footprint, pv: None }
 }
 
 #[test]
@@ -41,21 +37,14 @@ fn device(minor: u32) -> DeviceNumber {
 
 fn footprint() -> impl Strategy<Value = Footprint> {
     let roots = prop::sample::select(vec!["/", "/x", "/x/y", "/x/y/z", "/xy", "/z"]);
-    let filesystem =
-        (numbers(), 0..3_u32, roots).prop_map(|(devices, fs, root)| Footprint::Filesystem {
-            devices,
-            fs: device(fs),
-            root: root.into(),
-        });
+    let filesystem = (numbers(), 0..3_u32, roots).prop_map(|(devices, fs, root)| {
+        Footprint::Filesystem { devices, fs: device(fs), root: root.into() }
+    });
     let wwids = prop::option::weighted(0.3, prop::sample::select(vec!["v", "w"]));
     let raw = (0..8_u32, numbers(), wwids).prop_map(|(number, mut below, wwid)| {
         let number = device(number);
         below.insert(number);
-        Footprint::Device {
-            number,
-            below,
-            wwid: wwid.map(Into::into),
-        }
+        Footprint::Device { number, below, wwid: wwid.map(Into::into) }
     });
     prop_oneof![filesystem, raw]
 }

@@ -28,10 +28,7 @@ fn drafts(world: &World) -> Vec<PvDraft> {
 }
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs
-        .iter()
-        .map(|(key, value)| ((*key).into(), (*value).into()))
-        .collect()
+    pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
 fn own_node() -> Value {
@@ -103,8 +100,7 @@ fn a_new_volume_is_offered_with_every_setting() {
             ]);
         })
         .node(|node| {
-            node.labels
-                .extend(labels(&[("zone", "z1"), ("both", "of the node")]));
+            node.labels.extend(labels(&[("zone", "z1"), ("both", "of the node")]));
         })
         .fast("a", &disk);
     let expected = PvDraft {
@@ -156,17 +152,10 @@ fn device_that_is_claimed_is_skipped_and_tried_again() {
     let claimed = world().fast("a", &disk(1)).refused("/mnt/fast/a", &disk(1));
     let skipped = ["create /mnt/fast/a", "a is Skipped as DeviceInUse"];
     claimed.expect("claimed", &skipped);
-    claimed
-        .clone()
-        .fast("b", &other_path_to(&disk(1), 1))
-        .expect(
-            "no other name of it is offered beside",
-            &[
-                "create /mnt/fast/a",
-                "a is Skipped as DeviceInUse",
-                "b is Skipped as DuplicateDevice",
-            ],
-        );
+    claimed.clone().fast("b", &other_path_to(&disk(1), 1)).expect(
+        "no other name of it is offered beside",
+        &["create /mnt/fast/a", "a is Skipped as DeviceInUse", "b is Skipped as DuplicateDevice"],
+    );
     let mut waiting = claimed.clone();
     for refusal in waiting.snapshot.ledger.refusals.0.values_mut() {
         refusal.retry_at += Duration::from_secs(1);
@@ -178,10 +167,7 @@ fn device_that_is_claimed_is_skipped_and_tried_again() {
     world()
         .fast("a", &disk(2))
         .refused("/mnt/fast/a", &disk(1))
-        .expect(
-            "another device is there by now",
-            &["create /mnt/fast/a", "a is Creating"],
-        );
+        .expect("another device is there by now", &["create /mnt/fast/a", "a is Creating"]);
     world()
         .fast("a", &disk(1))
         .refused("/mnt/fast/a", &disk(1))
@@ -220,11 +206,7 @@ fn the_finalizer_is_for_data_that_will_have_to_be_cleaned() {
             .config(|config| config.protect_released_data = protect)
             .fast("a", &fs(1));
         let pv = made(&drafts(&world)[0]);
-        assert_eq!(
-            (pv.has_finalizer(), &pv.policy),
-            (expected, &policy),
-            "{protect} {policy:?}"
-        );
+        assert_eq!((pv.has_finalizer(), &pv.policy), (expected, &policy), "{protect} {policy:?}");
     }
 }
 
@@ -246,10 +228,8 @@ fn capacity_is_rounded_down_by_size() {
 
 #[test]
 fn fault_12_a_name_that_is_taken_gives_way_to_the_second() {
-    let (first, second) = (
-        pv_name("a", "node-1", "fast"),
-        pv_name_on_collision("a", "node-1", "fast"),
-    );
+    let (first, second) =
+        (pv_name("a", "node-1", "fast"), pv_name_on_collision("a", "node-1", "fast"));
     let elsewhere = |pv| with(pv, |pv: &mut PvView| pv.hostnames = vec!["host-2".into()]);
     let by_another = |pv| {
         with(elsewhere(pv), |pv: &mut PvView| {
@@ -258,16 +238,8 @@ fn fault_12_a_name_that_is_taken_gives_way_to_the_second() {
     };
     for (situation, taken, expected) in [
         ("not taken", pv("other", "/mnt/fast/b", &fs(2)), &first),
-        (
-            "another path of this node",
-            pv(&first, "/mnt/fast/b", &fs(2)),
-            &second,
-        ),
-        (
-            "the same path of another node",
-            by_another(pv(&first, "/mnt/fast/a", &fs(2))),
-            &second,
-        ),
+        ("another path of this node", pv(&first, "/mnt/fast/b", &fs(2)), &second),
+        ("the same path of another node", by_another(pv(&first, "/mnt/fast/a", &fs(2))), &second),
     ] {
         let world = world().fast("a", &fs(1)).pv(taken);
         let names: Vec<_> = drafts(&world).into_iter().map(|draft| draft.name).collect();
@@ -283,11 +255,7 @@ fn a_path_has_one_pv_of_any_origin() {
     });
     for (situation, pv, expected) in [
         ("ours", taken.clone(), "a is Available"),
-        (
-            "made by hand",
-            by_hand.clone(),
-            "a is Skipped as PathClaimedByOtherPV",
-        ),
+        ("made by hand", by_hand.clone(), "a is Skipped as PathClaimedByOtherPV"),
         (
             "another node's provisioner, affinity to this one",
             with(taken, |pv| {
@@ -301,10 +269,7 @@ fn a_path_has_one_pv_of_any_origin() {
             "a is Skipped as PathClaimedByOtherPV",
         ),
     ] {
-        world()
-            .fast("a", &fs(1))
-            .pv(pv)
-            .expect(situation, &[expected]);
+        world().fast("a", &fs(1)).pv(pv).expect(situation, &[expected]);
     }
 }
 
@@ -313,24 +278,12 @@ fn nothing_is_offered_while_a_cleanup_is_at_work_on_the_path() {
     let gone = pv("pv-a", "/mnt/fast/a", &fs(1));
     let failed = failed_until(999);
     for (state, expected) in [
-        (
-            CleanupState::Wiping,
-            &["a is Skipped as CleanupRunning"][..],
-        ),
-        (
-            CleanupState::Released,
-            &["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"],
-        ),
-        (
-            failed,
-            &["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"],
-        ),
+        (CleanupState::Wiping, &["a is Skipped as CleanupRunning"][..]),
+        (CleanupState::Released, &["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"]),
+        (failed, &["forget uid-pv-a", "create /mnt/fast/a", "a is Creating"]),
     ] {
         let situation = format!("the PV is gone, its cleanup is {state:?}");
-        world()
-            .fast("a", &fs(1))
-            .cleanup(&gone, state)
-            .expect(&situation, expected);
+        world().fast("a", &fs(1)).cleanup(&gone, state).expect(&situation, expected);
     }
 }
 
@@ -338,23 +291,16 @@ fn nothing_is_offered_while_a_cleanup_is_at_work_on_the_path() {
 fn a_finished_cleanup_is_kept_as_long_as_its_pv() {
     let pv = terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1))));
     let world = world().fast("a", &fs(1)).pv(pv.clone());
-    for (state, expected) in [
-        (CleanupState::Wiping, "a is Cleaning"),
-        (CleanupState::Released, "a is Cleaned"),
-    ] {
-        world
-            .clone()
-            .cleanup(&pv, state)
-            .expect("its PV is still there", &[expected]);
+    for (state, expected) in
+        [(CleanupState::Wiping, "a is Cleaning"), (CleanupState::Released, "a is Cleaned")]
+    {
+        world.clone().cleanup(&pv, state).expect("its PV is still there", &[expected]);
     }
 }
 
 #[test]
 fn nothing_is_offered_twice_while_the_first_write_is_under_way() {
-    for name in [
-        pv_name("a", "node-1", "fast"),
-        pv_name_on_collision("a", "node-1", "fast"),
-    ] {
+    for name in [pv_name("a", "node-1", "fast"), pv_name_on_collision("a", "node-1", "fast")] {
         let mut world = world().fast("a", &fs(1));
         world.snapshot.ledger.writing.insert(name);
         world.expect("it is being created", &["a is Creating"]);
@@ -375,8 +321,6 @@ fn what_the_scan_skipped_is_told_with_its_reason() {
         SkipReason::TimedOut,
     ] {
         let expected = format!("a is Skipped as {reason:?}");
-        world()
-            .entry("fast", "a", reason)
-            .expect("skipped by the scan", &[&expected]);
+        world().entry("fast", "a", reason).expect("skipped by the scan", &[&expected]);
     }
 }

@@ -30,13 +30,7 @@ fn theirs(disk: &Candidate, seconds: i64) -> PvView {
 }
 
 fn found(owners: Vec<PvView>) -> OtherPvs {
-    OtherPvs {
-        hash: "hash".into(),
-        count: 1,
-        owners,
-        here: Vec::new(),
-        list_at: None,
-    }
+    OtherPvs { hash: "hash".into(), count: 1, owners, here: Vec::new(), list_at: None }
 }
 
 #[test]
@@ -50,24 +44,9 @@ fn older_pv_stays_and_younger_one_goes_if_it_was_never_used() {
     let goes = &["delete pv-a", "a is Terminating"][..];
     for (situation, pv, owners, expected) in [
         ("the other is older", ours.clone(), older(), goes),
-        (
-            "the same age, another UID",
-            ours.clone(),
-            same_age("uid-aa"),
-            goes,
-        ),
-        (
-            "the same age, a later UID",
-            ours.clone(),
-            same_age("uid-pv-z"),
-            stays,
-        ),
-        (
-            "older and used, ours is used",
-            bound(ours.clone()),
-            older(),
-            &[DUPLICATE, "a is Bound"],
-        ),
+        ("the same age, another UID", ours.clone(), same_age("uid-aa"), goes),
+        ("the same age, a later UID", ours.clone(), same_age("uid-pv-z"), stays),
+        ("older and used, ours is used", bound(ours.clone()), older(), &[DUPLICATE, "a is Bound"]),
         ("the other is younger", ours.clone(), younger(), stays),
         (
             "the other is younger and used",
@@ -99,27 +78,14 @@ fn owners_are_listed_once_the_label_is_right() {
     let with_label =
         |label: Option<&str>| with(a.clone(), |pv| pv.identity_hash = label.map(str::to_owned));
     for (situation, disk, pv, expected) in [
-        (
-            "a right label",
-            &disk,
-            a.clone(),
-            &[list, "a is Available"][..],
-        ),
+        ("a right label", &disk, a.clone(), &[list, "a is Available"][..]),
         ("none", &disk, with_label(None), &[label, "a is Available"]),
-        (
-            "a forged one",
-            &disk,
-            with_label(Some("forged")),
-            &[corrected, "a is Available"],
-        ),
+        ("a forged one", &disk, with_label(Some("forged")), &[corrected, "a is Available"]),
         (
             "a weak identity",
             &fs(1),
             a.clone(),
-            &[
-                "patch pv-a: identity-hash=(off) (VolumeIdentityRecorded)",
-                "a is Available",
-            ],
+            &["patch pv-a: identity-hash=(off) (VolumeIdentityRecorded)", "a is Available"],
         ),
         (
             "another disk: the label names the recorded one",
@@ -132,18 +98,8 @@ fn owners_are_listed_once_the_label_is_right() {
     }
     let mut world = world().fast("a", &disk).pv(a);
     let mut listed = |change: fn(&mut OtherPvs)| {
-        let found = with(
-            OtherPvs {
-                hash: "hash".into(),
-                ..OtherPvs::default()
-            },
-            change,
-        );
-        world
-            .snapshot
-            .ledger
-            .others
-            .insert("uid-pv-a".into(), found);
+        let found = with(OtherPvs { hash: "hash".into(), ..OtherPvs::default() }, change);
+        world.snapshot.ledger.others.insert("uid-pv-a".into(), found);
         let actions = world.plan().actions;
         actions.iter().any(|it| matches!(it, Action::FindOwners(_)))
     };
@@ -151,11 +107,7 @@ fn owners_are_listed_once_the_label_is_right() {
     assert!(listed(|found| found.list_at = Some(Duration::ZERO)));
     assert!(listed(|found| found.hash = "of another disk".into()));
     world.snapshot.ledger.writing.insert(OWNER_LIST.into());
-    assert_eq!(
-        world.plan().actions,
-        [],
-        "a list is in flight, or backs off"
-    );
+    assert_eq!(world.plan().actions, [], "a list is in flight, or backs off");
 }
 
 #[test]
@@ -185,13 +137,7 @@ fn pvs_of_other_nodes_are_listed_again_after_a_pause() {
     again.others.insert("uid-pv-a".into(), found(vec![]));
     for (situation, ledger, disk, others, pause) in [
         ("none, first", &first, disk(true), found(vec![]), Some(5)),
-        (
-            "none, again",
-            &again,
-            disk(true),
-            found(vec![]),
-            Some(60 * 60),
-        ),
+        ("none, again", &again, disk(true), found(vec![]), Some(60 * 60)),
         ("one, first", &first, disk(true), older(), Some(5 * 60)),
         ("one, again", &again, disk(true), older(), Some(5 * 60)),
         ("not unique", &first, disk(false), found(vec![]), None),

@@ -50,16 +50,10 @@ fn only_another_mount_of_the_recorded_disk_contradicts() {
     for (situation, world, expected) in [
         ("no mount", used(&seen), same),
         ("the same", used(&seen).mounted("pv-a", &seen), same),
-        (
-            "of another PV",
-            used(&seen).mounted("pv-b", &directory(1, "/host")),
-            same,
-        ),
+        ("of another PV", used(&seen).mounted("pv-b", &directory(1, "/host")), same),
         (
             "one of two agrees",
-            used(&seen)
-                .mounted("pv-a", &directory(1, "/host"))
-                .mounted("pv-a", &seen),
+            used(&seen).mounted("pv-a", &directory(1, "/host")).mounted("pv-a", &seen),
             same,
         ),
         (
@@ -92,9 +86,7 @@ fn only_another_mount_of_the_recorded_disk_contradicts() {
         ),
         (
             "the directory cannot be read",
-            used(&seen)
-                .mounted("pv-a", &directory(1, "/host"))
-                .incomplete("fast"),
+            used(&seen).mounted("pv-a", &directory(1, "/host")).incomplete("fast"),
             same,
         ),
         (
@@ -118,16 +110,8 @@ fn contradiction_outlasts_the_mount_until_the_directories_change_or_a_mount_agre
     let cleaned = &["clean pv-a", "a is Due"][..];
     due(&seen).expect("control", cleaned);
     for (situation, mounted, expected) in [
-        (
-            "another directory",
-            directory(1, "/host"),
-            &[FAULT, FAULT_OF_A, "a is Refused"][..],
-        ),
-        (
-            "another filesystem",
-            directory(2, "/seen"),
-            &[MISMATCH, "a is IdentityMismatch"],
-        ),
+        ("another directory", directory(1, "/host"), &[FAULT, FAULT_OF_A, "a is Refused"][..]),
+        ("another filesystem", directory(2, "/seen"), &[MISMATCH, "a is IdentityMismatch"]),
     ] {
         let before = used(&seen).mounted("pv-a", &mounted).contradictions();
         let later = || due(&seen).contradicted(before.clone());
@@ -146,9 +130,7 @@ const FAULT_OF_A: &str = "ClassInvalid of pv-a";
 #[test]
 fn class_of_two_directories_neither_offers_nor_cleans_although_its_pv_is_gone() {
     let seen = directory(1, "/seen");
-    let before = used(&seen)
-        .mounted("pv-a", &directory(1, "/host"))
-        .contradictions();
+    let before = used(&seen).mounted("pv-a", &directory(1, "/host")).contradictions();
     let others = || {
         let c = pv("pv-c", "/mnt/fast/c", &fs(3));
         let world = world().fast("b", &fs(2)).fast("c", &fs(3));
@@ -156,26 +138,13 @@ fn class_of_two_directories_neither_offers_nor_cleans_although_its_pv_is_gone() 
         world.pv(released(c))
     };
     let elsewhere = ["create /mnt/slow/d", "d is Creating"];
-    let control = [
-        "create /mnt/fast/b",
-        "b is Creating",
-        "clean pv-c",
-        "c is Due",
-    ];
+    let control = ["create /mnt/fast/b", "b is Creating", "clean pv-c", "c is Due"];
     others().expect("control", &[&elsewhere[..], &control].concat());
-    let refused = [
-        FAULT,
-        "b is Skipped as ClassInvalid",
-        "ClassInvalid of pv-c",
-        "c is Refused",
-    ];
+    let refused = [FAULT, "b is Skipped as ClassInvalid", "ClassInvalid of pv-c", "c is Refused"];
     let faulty = others().contradicted(before);
     faulty.expect("the PV is gone", &[&elsewhere[..], &refused].concat());
     let not_ready = faulty.plan().not_ready;
-    assert!(
-        not_ready[0].contains("must be one directory"),
-        "{not_ready:?}"
-    );
+    assert!(not_ready[0].contains("must be one directory"), "{not_ready:?}");
 }
 
 #[test]
@@ -188,10 +157,6 @@ fn another_filesystem_of_two_pvs_is_a_fault_of_their_class() {
     };
     let held = [MISMATCH, "a is IdentityMismatch"];
     world(&b).expect("one", &[&held[..], &["b is Bound"]].concat());
-    let other = [
-        "VolumeIdentityMismatch of pv-b",
-        "b is IdentityMismatch",
-        FAULT,
-    ];
+    let other = ["VolumeIdentityMismatch of pv-b", "b is IdentityMismatch", FAULT];
     world(&fs(4)).expect("two", &[&held[..], &other].concat());
 }

@@ -55,17 +55,12 @@ fn share(world: &World, a: &HostPath, b: &HostPath) -> bool {
 
 fn on_node(world: &World) -> impl Iterator<Item = &PvView> {
     let node = world.snapshot.node.as_ref().unwrap();
-    world
-        .pvs()
-        .iter()
-        .filter(|pv| pv.hostnames.contains(&node.hostname))
+    world.pvs().iter().filter(|pv| pv.hostnames.contains(&node.hostname))
 }
 
 fn active_paths(world: &World) -> impl Iterator<Item = &HostPath> {
     let cleanups = world.snapshot.ledger.cleanups.values();
-    cleanups
-        .filter(|cleanup| cleanup.is_active())
-        .map(|cleanup| &cleanup.path)
+    cleanups.filter(|cleanup| cleanup.is_active()).map(|cleanup| &cleanup.path)
 }
 
 /// Whether a disk may be wiped for a PV, as far as identities go.
@@ -117,20 +112,11 @@ fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
         ("not ours", !ours || (name_only && by != bare && !labelled)),
         ("another installation's", is_others(world, pv)),
         ("not on this node", !pv.hostnames.contains(&node.hostname)),
-        (
-            "paused",
-            world.config.pause_cleaning || node.paused || pv.paused,
-        ),
+        ("paused", world.config.pause_cleaning || node.paused || pv.paused),
         ("another path", pv.path() != Some(&order.volume.path)),
         ("another class", *class != order.volume.class),
-        (
-            "not in its class's directory",
-            order.volume.path.child_of(&class.host_dir).is_none(),
-        ),
-        (
-            "an incomplete scan",
-            !world.snapshot.observed[&pv.class].complete,
-        ),
+        ("not in its class's directory", order.volume.path.child_of(&class.host_dir).is_none()),
+        ("an incomplete scan", !world.snapshot.observed[&pv.class].complete),
         ("no volume", disk.is_none()),
         ("read-only", disk.is_some_and(|disk| disk.read_only)),
         ("the wrong mode", pv.mode != class.volume_mode),
@@ -140,23 +126,12 @@ fn forbidden(world: &World, order: &CleanOrder) -> Option<&'static str> {
         ),
         (
             "another PV's storage",
-            others()
-                .filter_map(PvView::path)
-                .any(|path| share(world, path, &order.volume.path)),
+            others().filter_map(PvView::path).any(|path| share(world, path, &order.volume.path)),
         ),
-        (
-            "being cleaned",
-            active_paths(world).any(|path| *path == order.volume.path),
-        ),
-        (
-            "being written",
-            world.snapshot.ledger.writing.contains(&pv.name),
-        ),
+        ("being cleaned", active_paths(world).any(|path| *path == order.volume.path)),
+        ("being written", world.snapshot.ledger.writing.contains(&pv.name)),
     ];
-    rules
-        .into_iter()
-        .find(|(_, broken)| *broken)
-        .map(|(rule, _)| rule)
+    rules.into_iter().find(|(_, broken)| *broken).map(|(rule, _)| rule)
 }
 
 proptest! {
@@ -379,9 +354,6 @@ fn random_worlds_are_eventful() {
         "VolumeIdentityMismatch",
         "for-VolumeMissing",
     ] {
-        assert!(
-            counts.get(kind).is_some_and(|count| *count >= 15),
-            "{kind}: {counts:?}"
-        );
+        assert!(counts.get(kind).is_some_and(|count| *count >= 15), "{kind}: {counts:?}");
     }
 }

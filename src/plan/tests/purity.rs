@@ -26,10 +26,7 @@ fn the_plan_has_no_way_to_the_outside() {
     ];
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plan");
     let mut read = 0;
-    for file in fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-    {
+    for file in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
         if file.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&file).unwrap();
             for word in forbidden {

@@ -41,14 +41,8 @@ fn storage() -> Vec<Candidate> {
 }
 
 fn identities() -> Vec<String> {
-    let seen = storage()
-        .into_iter()
-        .map(|candidate| candidate.identity.text);
-    let odd = [
-        nameless(1, "before").identity.text,
-        "garbage".into(),
-        "v2:later".into(),
-    ];
+    let seen = storage().into_iter().map(|candidate| candidate.identity.text);
+    let odd = [nameless(1, "before").identity.text, "garbage".into(), "v2:later".into()];
     seen.chain(odd).collect()
 }
 
@@ -101,23 +95,11 @@ impl Named {
     }
 }
 
-const PATHS: [&str; 7] = [
-    "/mnt/c0/a",
-    "/mnt/c0/b",
-    "/mnt/c0/c",
-    "/mnt/c0/d",
-    "/mnt/c1/a",
-    "/mnt/c1/b",
-    "/mnt/c1/c",
-];
+const PATHS: [&str; 7] =
+    ["/mnt/c0/a", "/mnt/c0/b", "/mnt/c0/c", "/mnt/c0/d", "/mnt/c1/a", "/mnt/c1/b", "/mnt/c1/c"];
 /// Paths inside, around and beside these.
-const ODD_PATHS: [&str; 5] = [
-    "/mnt/c0/a/a",
-    "/mnt/c0/a/b",
-    "/mnt/c0/b/below",
-    "/mnt/c0",
-    "/mnt/c0/.",
-];
+const ODD_PATHS: [&str; 5] =
+    ["/mnt/c0/a/a", "/mnt/c0/a/b", "/mnt/c0/b/below", "/mnt/c0", "/mnt/c0/."];
 
 fn local_path() -> impl Strategy<Value = Result<HostPath, String>> {
     let texts = prop_oneof![15 => select(PATHS.to_vec()), 1 => select(ODD_PATHS.to_vec())];
@@ -187,10 +169,7 @@ fn state() -> impl Strategy<Value = CleanupState> {
         CleanupState::Wiping,
         CleanupState::Released,
         CleanupState::JobRunning { job: "a".into() },
-        CleanupState::Wiped {
-            error: None,
-            retry_at: Duration::ZERO,
-        },
+        CleanupState::Wiped { error: None, retry_at: Duration::ZERO },
         CleanupState::Blocked {
             reason: "used".into(),
             notify_at: Some(Duration::ZERO),

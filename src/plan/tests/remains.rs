@@ -65,22 +65,13 @@ fn free_mark_is_believed_only_beside_the_directory_that_could_have_a_newer_one()
 
 #[test]
 fn emptied_volume_is_offered_with_the_root_of_its_offer() {
-    let offered = Some(RootAttributes {
-        uid: 1,
-        ..RootAttributes::default()
-    });
+    let offered = Some(RootAttributes { uid: 1, ..RootAttributes::default() });
     let recorded = |state| MarkOnDisk::Valid(with(mark(state), |it| it.root.clone_from(&offered)));
     for (what, on_disk, unborn, expected, resets) in [
         ("no mark", MarkOnDisk::Absent, "", &None, false),
         // An administrator may have prepared it since.
         ("free", recorded(MarkState::Free), "", &None, false),
-        (
-            "being offered",
-            recorded(MarkState::Pending),
-            TOKEN,
-            &None,
-            false,
-        ),
+        ("being offered", recorded(MarkState::Pending), TOKEN, &None, false),
         ("offered", recorded(MarkState::Offered), "", &offered, true),
         ("used", recorded(MarkState::Used), "", &offered, true),
         ("nothing recorded", valid(MarkState::Used), "", &None, true),
@@ -95,11 +86,7 @@ fn emptied_volume_is_offered_with_the_root_of_its_offer() {
             _ => None,
         });
         let write = write.unwrap_or_else(|| panic!("{what}: {:?}", words(&plan)));
-        assert_eq!(
-            (&write.mark.root, write.resets_root),
-            (expected, resets),
-            "{what}"
-        );
+        assert_eq!((&write.mark.root, write.resets_root), (expected, resets), "{what}");
     }
 }
 
@@ -135,14 +122,10 @@ fn unmarked_device_is_dirty_where_marks_were_lost() {
         let world = world(has_doubt, of_pv, &volume);
         let found = words(&world.plan());
         assert!(found.iter().any(|it| it == expected), "{what}: {found:?}");
-        let patches = world
-            .plan()
-            .actions
-            .into_iter()
-            .filter_map(|action| match action {
-                Action::Patch(patch) => patch.annotations.get(recorded).cloned(),
-                _ => None,
-            });
+        let patches = world.plan().actions.into_iter().filter_map(|action| match action {
+            Action::Patch(patch) => patch.annotations.get(recorded).cloned(),
+            _ => None,
+        });
         let is_recorded = patches.flatten().any(|it| it == "present");
         assert_eq!(is_recorded, is_due, "{what}");
     }

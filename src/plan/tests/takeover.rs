@@ -56,11 +56,7 @@ fn only_the_bound_pv_of_the_disk_moves_with_it() {
     type Row = (&'static str, fn(&mut PvView), &'static str);
     let rows: &[Row] = &[
         ("a path", |pv| pv.link = None, "binding: path"),
-        (
-            "released",
-            |pv| pv.phase = Phase::Released,
-            "put it back to have it cleaned",
-        ),
+        ("released", |pv| pv.phase = Phase::Released, "put it back to have it cleaned"),
         (
             "it was never used",
             |pv| {
@@ -71,27 +67,11 @@ fn only_the_bound_pv_of_the_disk_moves_with_it() {
             "it was never used; if its disk",
         ),
         ("Terminating", |pv| pv.deleting = true, "save the data"),
-        (
-            "another identity",
-            |pv| pv.identity = Some(fs(2).identity.text),
-            UNRECORDED,
-        ),
+        ("another identity", |pv| pv.identity = Some(fs(2).identity.text), UNRECORDED),
         ("no identity", |pv| pv.identity = None, UNRECORDED),
-        (
-            "the label of another disk",
-            |pv| pv.identity_hash = Some("other".into()),
-            UNRECORDED,
-        ),
-        (
-            "another class",
-            |pv| pv.class = "slow".into(),
-            "class \"slow\"",
-        ),
-        (
-            "another mode",
-            |pv| pv.mode = VolumeMode::Block,
-            "volumeMode Block",
-        ),
+        ("the label of another disk", |pv| pv.identity_hash = Some("other".into()), UNRECORDED),
+        ("another class", |pv| pv.class = "slow".into(), "class \"slow\""),
+        ("another mode", |pv| pv.mode = VolumeMode::Block, "volumeMode Block"),
         (
             "a provisioner that names no node",
             |pv| pv.provisioned_by = Some("local-volume-provisioner".into()),
@@ -140,16 +120,8 @@ fn only_what_the_mark_does_not_contradict_moves() {
             |it| change_mark(it, |mark| mark.claim_uid = Some("later".into())),
             DISAGREE,
         ),
-        (
-            "a later PV",
-            |it| change_mark(it, |mark| mark.pv_uid = "later".into()),
-            DISAGREE,
-        ),
-        (
-            "another cluster",
-            |it| change_mark(it, |mark| mark.cluster = "other".into()),
-            DISAGREE,
-        ),
+        ("a later PV", |it| change_mark(it, |mark| mark.pv_uid = "later".into()), DISAGREE),
+        ("another cluster", |it| change_mark(it, |mark| mark.cluster = "other".into()), DISAGREE),
         (
             "it is unreadable",
             |it| {
@@ -158,16 +130,8 @@ fn only_what_the_mark_does_not_contradict_moves() {
             },
             DISAGREE,
         ),
-        (
-            "the identity is not unique",
-            |it| *it = global(it.clone(), false),
-            UNRECORDED,
-        ),
-        (
-            "the identity is weak",
-            |it| it.identity.weak = true,
-            UNRECORDED,
-        ),
+        ("the identity is not unique", |it| *it = global(it.clone(), false), UNRECORDED),
+        ("the identity is weak", |it| it.identity.weak = true, UNRECORDED),
     ];
     for (situation, change, why) in rows {
         let candidate = with(moved(), change);
@@ -178,13 +142,7 @@ fn only_what_the_mark_does_not_contradict_moves() {
         (pv.mode, pv.identity) = (VolumeMode::Block, Some(device.identity.text.clone()));
     });
     let raw = disk_world().change_class("fast", |class| class.volume_mode = VolumeMode::Block);
-    expect(
-        "a device, whose mark stays behind",
-        &raw,
-        &pv,
-        &device,
-        None,
-    );
+    expect("a device, whose mark stays behind", &raw, &pv, &device, None);
 }
 
 #[test]
@@ -231,17 +189,11 @@ fn the_other_node_must_be_known_not_to_use_the_disk() {
     ];
     let pod = || Some(("default/db-0".to_owned(), "node-2".to_owned()));
     for (situation, change, expected) in rows {
-        let mut former = FormerNode {
-            nodes: vec![("node-2".into(), false)],
-            pod: None,
-        };
+        let mut former = FormerNode { nodes: vec![("node-2".into(), false)], pod: None };
         let mut candidate = moved();
         change(&mut former, &mut candidate);
         let (world, pv) = (disk_world(), pv_elsewhere());
-        let (node, volume) = (
-            world.snapshot.node.clone().unwrap(),
-            at_a(&world, &candidate),
-        );
+        let (node, volume) = (world.snapshot.node.clone().unwrap(), at_a(&world, &candidate));
         let fenced = |pv: &PvView, former: &FormerNode| is_fenced(&node, pv, &volume, former);
         let found = fenced(&pv, &former);
         assert_eq!(found.is_ok(), *expected, "{situation}: {found:?}");
@@ -292,10 +244,7 @@ fn metadata_of_a_moved_pv_names_this_node() {
     let accepted = &taken_over(&world.settings(), &node, &consented, &volume)["annotations"];
     // It is still needed, to write the mark.
     assert_eq!(accepted["local-volume-provisioner/consent"], given[0]);
-    let former = FormerNode {
-        nodes: vec![("node-2".into(), false)],
-        pod: None,
-    };
+    let former = FormerNode { nodes: vec![("node-2".into(), false)], pod: None };
     assert_eq!(is_fenced(&node, &consented, &volume, &former), Ok(()));
     let free = with(pv, |pv| pv.owners.clear());
     let metadata = taken_over(&world.settings(), &node, &free, &volume);
@@ -318,11 +267,7 @@ fn a_pv_is_here_if_its_label_and_its_provisioner_name_this_node() {
         });
         let found = OtherPvs::of(&query, std::slice::from_ref(&pv), &node);
         let sorted = (found.here, found.owners);
-        let expected = if is_here {
-            (vec![pv], vec![])
-        } else {
-            (vec![], vec![pv])
-        };
+        let expected = if is_here { (vec![pv], vec![]) } else { (vec![], vec![pv]) };
         assert_eq!(sorted, expected, "{hostname} {by}");
     }
 }

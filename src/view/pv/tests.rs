@@ -98,18 +98,15 @@ fn every_field_is_read() {
         consent: Some("wipe:v1:wwid=1".into()),
         paused: true,
         retired: None,
-        owners: [
-            ("v1", "Node", "n", "node-uid"),
-            ("apps/v1", "DaemonSet", "d", "other"),
-        ]
-        .map(|(api_version, kind, name, uid)| OwnerReference {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            name: name.into(),
-            uid: uid.into(),
-            ..OwnerReference::default()
-        })
-        .into(),
+        owners: [("v1", "Node", "n", "node-uid"), ("apps/v1", "DaemonSet", "d", "other")]
+            .map(|(api_version, kind, name, uid)| OwnerReference {
+                api_version: api_version.into(),
+                kind: kind.into(),
+                name: name.into(),
+                uid: uid.into(),
+                ..OwnerReference::default()
+            })
+            .into(),
     };
     assert_eq!(pv, expected);
     assert!(pv.has_finalizer());
@@ -120,17 +117,11 @@ fn every_field_is_read() {
 #[test]
 fn absent_fields_are_read_as_safe_values() {
     let pv = read(json!({}));
-    assert_eq!(
-        (pv.policy.clone(), pv.phase),
-        (ReclaimPolicy::Retain, Phase::Pending)
-    );
+    assert_eq!((pv.policy.clone(), pv.phase), (ReclaimPolicy::Retain, Phase::Pending));
     let not_local = Err("it is not a local volume (it has no spec.local)".to_owned());
     assert_eq!((&pv.local_path, pv.path()), (&not_local, None));
     assert_eq!(pv.provisioned_by, None);
-    assert_eq!(
-        (pv.affinity.as_ref(), pv.path_owner()),
-        (Some(&Affinity::AnyNode), None)
-    );
+    assert_eq!((pv.affinity.as_ref(), pv.path_owner()), (Some(&Affinity::AnyNode), None));
     assert!(!pv.deleting && !pv.used && !pv.bound_by_controller && pv.hostnames.is_empty());
 }
 
@@ -154,37 +145,21 @@ fn a_path_that_names_no_volume_for_certain_is_no_path() {
 #[test]
 fn only_in_terms_locate_a_pv() {
     for (expression, hosts) in [
-        (
-            json!({ "key": LABEL_HOSTNAME, "operator": "In", "values": ["a", "b"] }),
-            &["a", "b"][..],
-        ),
-        (
-            json!({ "key": LABEL_HOSTNAME, "operator": "NotIn", "values": ["a"] }),
-            &[],
-        ),
+        (json!({ "key": LABEL_HOSTNAME, "operator": "In", "values": ["a", "b"] }), &["a", "b"][..]),
+        (json!({ "key": LABEL_HOSTNAME, "operator": "NotIn", "values": ["a"] }), &[]),
         (json!({ "key": LABEL_HOSTNAME, "operator": "Exists" }), &[]),
-        (
-            json!({ "key": "zone", "operator": "In", "values": ["a"] }),
-            &[],
-        ),
+        (json!({ "key": "zone", "operator": "In", "values": ["a"] }), &[]),
         (json!({ "key": LABEL_HOSTNAME, "operator": "In" }), &[]),
     ] {
         let terms = json!([{ "matchExpressions": [expression] }]);
         let affinity = json!({ "required": { "nodeSelectorTerms": terms } });
-        assert_eq!(
-            read_with("spec", "nodeAffinity", affinity).hostnames,
-            hosts,
-            "{expression}"
-        );
+        assert_eq!(read_with("spec", "nodeAffinity", affinity).hostnames, hosts, "{expression}");
     }
 }
 
 #[test]
 fn a_claim_that_is_only_reserved_has_no_uid() {
-    for uid in [
-        json!({ "name": "data" }),
-        json!({ "name": "data", "uid": "" }),
-    ] {
+    for uid in [json!({ "name": "data" }), json!({ "name": "data", "uid": "" })] {
         let pv = read_with("spec", "claimRef", uid);
         assert_eq!(pv.claim.as_ref().unwrap().uid, None);
         assert_eq!(pv.tenancy().claim_uid, None);
@@ -196,15 +171,9 @@ fn a_claim_that_is_only_reserved_has_no_uid() {
 fn one_trace_of_use_makes_a_pv_used() {
     let annotated = |key: &str| read_with("metadata", "annotations", json!({ key: "true" }));
     for (trace, pv) in [
-        (
-            "claimRef",
-            read_with("spec", "claimRef", json!({ "name": "data" })),
-        ),
+        ("claimRef", read_with("spec", "claimRef", json!({ "name": "data" }))),
         ("used", annotated(ANNOTATION_USED)),
-        (
-            "bound by a controller",
-            annotated(ANNOTATION_BOUND_BY_CONTROLLER),
-        ),
+        ("bound by a controller", annotated(ANNOTATION_BOUND_BY_CONTROLLER)),
         ("Bound", read_with("status", "phase", json!("Bound"))),
         ("Released", read_with("status", "phase", json!("Released"))),
         ("Failed", read_with("status", "phase", json!("Failed"))),
@@ -216,15 +185,8 @@ fn one_trace_of_use_makes_a_pv_used() {
 
 #[test]
 fn deletion_time_replaces_a_missing_release_time() {
-    let pv = read_with(
-        "metadata",
-        "deletionTimestamp",
-        json!("2026-01-02T03:04:05Z"),
-    );
-    assert_eq!(
-        pv.released_at,
-        Some("2026-01-02T03:04:05Z".parse().unwrap())
-    );
+    let pv = read_with("metadata", "deletionTimestamp", json!("2026-01-02T03:04:05Z"));
+    assert_eq!(pv.released_at, Some("2026-01-02T03:04:05Z".parse().unwrap()));
 }
 
 #[test]
@@ -246,41 +208,11 @@ fn ownership_depends_on_name_uid_and_host() {
         (Some(format!("{bare}-u1")), "", "host-1", Ours, FormerNode),
         (Some(bare.into()), "host-1", "host-1", FormerNode, Ours),
         (Some(bare.into()), "", "", Foreign, Ours),
-        (
-            Some(format!("{bare}-u0")),
-            "host-1",
-            "host-1",
-            FormerNode,
-            Ours,
-        ),
-        (
-            Some(format!("{bare}-u0")),
-            "",
-            "host-1",
-            FormerNode,
-            FormerNode,
-        ),
-        (
-            Some(format!("{bare}-u0")),
-            "host-2",
-            "host-2",
-            Foreign,
-            Foreign,
-        ),
-        (
-            Some(format!("{bare}0-u1")),
-            "host-1",
-            "host-1",
-            Foreign,
-            Foreign,
-        ),
-        (
-            Some("kubernetes.io/no-provisioner".into()),
-            "host-1",
-            "host-1",
-            Foreign,
-            Foreign,
-        ),
+        (Some(format!("{bare}-u0")), "host-1", "host-1", FormerNode, Ours),
+        (Some(format!("{bare}-u0")), "", "host-1", FormerNode, FormerNode),
+        (Some(format!("{bare}-u0")), "host-2", "host-2", Foreign, Foreign),
+        (Some(format!("{bare}0-u1")), "host-1", "host-1", Foreign, Foreign),
+        (Some("kubernetes.io/no-provisioner".into()), "host-1", "host-1", Foreign, Foreign),
         (None, "host-1", "host-1", Foreign, Foreign),
     ] {
         let mut pv = read(json!({}));
@@ -292,11 +224,7 @@ fn ownership_depends_on_name_uid_and_host() {
             let owner = |pv: &PvView, ours| pv.ownership(&node, name_only, ours);
             pv.installation = None;
             assert_eq!(owner(&pv, None), wanted, "{situation}");
-            assert_eq!(
-                owner(&pv, Some("a/b")),
-                wanted,
-                "{situation}, to be recorded"
-            );
+            assert_eq!(owner(&pv, Some("a/b")), wanted, "{situation}, to be recorded");
             pv.installation = Some("a/b".into());
             assert_eq!(owner(&pv, Some("a/b")), wanted, "{situation}, recorded");
             let of_other = match wanted {
@@ -312,18 +240,9 @@ fn ownership_depends_on_name_uid_and_host() {
 #[test]
 fn path_of_a_local_or_hostpath_pv_has_an_owner() {
     for (source, expected) in [
-        (
-            json!({ "local": { "path": "/mnt/a" } }),
-            Some(("/mnt/a", true)),
-        ),
-        (
-            json!({ "local": { "path": "/mnt/./a" } }),
-            Some(("/mnt/./a", false)),
-        ),
-        (
-            json!({ "hostPath": { "path": "/srv/a" } }),
-            Some(("/srv/a", false)),
-        ),
+        (json!({ "local": { "path": "/mnt/a" } }), Some(("/mnt/a", true))),
+        (json!({ "local": { "path": "/mnt/./a" } }), Some(("/mnt/./a", false))),
+        (json!({ "hostPath": { "path": "/srv/a" } }), Some(("/srv/a", false))),
         (json!({ "csi": { "driver": "d" } }), None),
     ] {
         let owner = read(json!({ "spec": source })).path_owner();

@@ -31,9 +31,7 @@ impl Keystream {
         let mut nonce = [0; NONCE_LEN];
         nonce[..8].copy_from_slice(&number.to_le_bytes());
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = self
-            .0
-            .seal_in_place_separate_tag(nonce, Aad::empty(), block);
+        let tag = self.0.seal_in_place_separate_tag(nonce, Aad::empty(), block);
         tag.map(drop)
     }
 }

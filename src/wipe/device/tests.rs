@@ -54,25 +54,17 @@ fn flush_error_has_no_offset() {
 #[test]
 fn device_that_falsely_reports_zeros_is_overwritten() {
     const SIZE: u64 = 2 * STEP + 512;
-    for (honest, outcome) in [
-        (SIZE, WipeOutcome::Punched),
-        (STEP, WipeOutcome::Written),
-        (0, WipeOutcome::Written),
-    ] {
+    for (honest, outcome) in
+        [(SIZE, WipeOutcome::Punched), (STEP, WipeOutcome::Written), (0, WipeOutcome::Written)]
+    {
         let file = tempfile::tempfile().unwrap();
         file.set_len(SIZE).unwrap();
         let progress = Progress::default();
         progress.expect_bytes(SIZE);
         let punch_honest_part = |step: Range<u64>| {
-            if step.start < honest {
-                punch(&file, step)
-            } else {
-                Ok(())
-            }
+            if step.start < honest { punch(&file, step) } else { Ok(()) }
         };
-        let found = Disk::new(&file, SIZE, &progress)
-            .zero_by(&punch_honest_part)
-            .unwrap();
+        let found = Disk::new(&file, SIZE, &progress).zero_by(&punch_honest_part).unwrap();
         assert_eq!(found, outcome);
         assert_eq!(progress.bytes_done(), progress.bytes_total());
         let mut bytes = Vec::new();
@@ -110,9 +102,7 @@ fn discard_in_units(unit: u64, result: nix::Result<()>) -> WipeOutcome {
         }
         result
     };
-    let outcome = Disk::new(&file, UNEVEN, &progress)
-        .discard_by(&drop_range)
-        .unwrap();
+    let outcome = Disk::new(&file, UNEVEN, &progress).discard_by(&drop_range).unwrap();
     assert_eq!(progress.bytes_done(), progress.bytes_total());
     Disk::new(&file, UNEVEN, &progress).check_zeroed().unwrap();
     outcome
@@ -151,9 +141,7 @@ fn progress_is_complete_after_a_partial_discard() {
         0 => punch(&file, step),
         _ => Err(Errno::EOPNOTSUPP),
     };
-    let outcome = Disk::new(&file, UNEVEN, &progress)
-        .discard_by(&drop_range)
-        .unwrap();
+    let outcome = Disk::new(&file, UNEVEN, &progress).discard_by(&drop_range).unwrap();
     assert_eq!(outcome, WipeOutcome::Punched);
     assert_eq!(progress.bytes_done(), progress.bytes_total());
 }

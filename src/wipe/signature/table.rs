@@ -33,9 +33,8 @@ const BTRFS: &[i64] = &[64 * KIB + 0x40, 64 * MIB + 0x40, 256 * GIB + 0x40];
 /// The end of the first page, for each page size.
 const SWAP: &[i64] = &[4 * KIB - 10, 8 * KIB - 10, 16 * KIB - 10, 64 * KIB - 10];
 /// The possible sizes of the first header.
-const LUKS2_COPIES: &[i64] = &[
-    0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000,
-];
+const LUKS2_COPIES: &[i64] =
+    &[0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000];
 
 /// In order of preference: the first match is named in messages.
 pub const MAGICS: &[Magic] = &[

@@ -60,10 +60,7 @@ fn zeros_have_no_signature() {
 fn every_magic_number_is_found_and_cleared() {
     for size in SIZES {
         for (name, magic, places) in MAGICS {
-            for offset in places
-                .iter()
-                .filter_map(|place| table::offset(*place, size))
-            {
+            for offset in places.iter().filter_map(|place| table::offset(*place, size)) {
                 if offset + magic.len() as u64 > size {
                     continue;
                 }
@@ -79,12 +76,7 @@ fn every_magic_number_is_found_and_cleared() {
 #[test]
 fn each_zfs_label_is_found_and_cleared() {
     let size = (1 << 30) + 512;
-    for label in [
-        0,
-        256 << 10,
-        (1 << 30) - (512 << 10),
-        (1 << 30) - (256 << 10),
-    ] {
+    for label in [0, 256 << 10, (1 << 30) - (512 << 10), (1 << 30) - (256 << 10)] {
         for magic in [0x00ba_b10c_u64.to_le_bytes(), 0x00ba_b10c_u64.to_be_bytes()] {
             let offset = label + (128 << 10) + 5 * 1024;
             let image = Image::new(size).with(offset, &magic);
@@ -150,10 +142,7 @@ fn backups_named_by_an_ext_superblock_are_spots() {
         let superblock = ext_superblock(0, 2, (compatible, read_only), blocks);
         let spots = Image::new(TIB).with(1024, &superblock).spots();
         for n in groups {
-            assert!(
-                covers(&spots, group(n, blocks.into())),
-                "group {n} of {blocks} blocks"
-            );
+            assert!(covers(&spots, group(n, blocks.into())), "group {n} of {blocks} blocks");
         }
     }
 }

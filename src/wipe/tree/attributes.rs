@@ -75,11 +75,7 @@ pub(super) fn user_attributes(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
                 _ => Vec::new(),
             };
             // The administrator's attributes may fill the list.
-            if some.is_empty() {
-                Err(Errno::E2BIG)
-            } else {
-                Ok(some)
-            }
+            if some.is_empty() { Err(Errno::E2BIG) } else { Ok(some) }
         }
         Err(errno) => Err(errno),
     }
@@ -102,11 +98,7 @@ fn on_xfs(dir: &DirFd) -> Result<Vec<Vec<u8>>> {
     Errno::result(unsafe { libc::ioctl(fd, XFS_IOC_FD_TO_HANDLE, &raw mut request) })?;
     let mut list = vec![0; BUFFER as usize];
     let mut request = ListRequest {
-        handle: HandleRequest {
-            handle_in: handle.as_ptr(),
-            handle_in_length: length,
-            ..request
-        },
+        handle: HandleRequest { handle_in: handle.as_ptr(), handle_in_length: length, ..request },
         cursor: [0; 4],
         namespace: 0,
         buffer_length: BUFFER,

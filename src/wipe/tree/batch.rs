@@ -110,10 +110,7 @@ mod tests {
         }
         let dir = DirFd::reopen(File::open(volume.path()).unwrap().as_fd()).unwrap();
         let mut entries = Vec::new();
-        while dir
-            .read(&mut vec![MaybeUninit::uninit(); 1 << 16], &mut entries)
-            .unwrap()
-        {}
+        while dir.read(&mut vec![MaybeUninit::uninit(); 1 << 16], &mut entries).unwrap() {}
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         let progress = Progress::default();
         let batch = Batch::new(dir.into(), entries, &progress);

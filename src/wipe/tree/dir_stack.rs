@@ -142,11 +142,7 @@ impl DirStack {
 
     /// Descends into an open subdirectory of the top.
     pub(super) fn descend(&mut self, name: CString, dir: DirFd) {
-        self.frames.push(Frame {
-            name,
-            id: dir.id,
-            ..Frame::default()
-        });
+        self.frames.push(Frame { name, id: dir.id, ..Frame::default() });
         self.hold(self.depth(), dir);
     }
 
@@ -193,9 +189,5 @@ impl DirStack {
 
 /// The frame of a root, which is read from its first entry.
 fn root_frame(root: &DirFd) -> Frame {
-    Frame {
-        id: root.id,
-        listing: Listing::Lost,
-        ..Frame::default()
-    }
+    Frame { id: root.id, listing: Listing::Lost, ..Frame::default() }
 }

@@ -110,10 +110,9 @@ impl<'a> Walk<'a> {
         match (self.first_failure, self.failures) {
             (None, _) => Ok(()),
             (Some(error), 1) => Err(error),
-            (Some(error), n) => Err(WipeError::Failed(format!(
-                "{error} (and {} more could not be removed)",
-                n - 1
-            ))),
+            (Some(error), n) => {
+                Err(WipeError::Failed(format!("{error} (and {} more could not be removed)", n - 1)))
+            }
         }
     }
 

@@ -37,14 +37,8 @@ impl Scene {
         let words = ["node isolation", mine, "source.host"];
         for (what, event) in [
             ("from another node", with("/source/host", json!(other))),
-            (
-                "from the scheduler",
-                with("/source/component", json!("default-scheduler")),
-            ),
-            (
-                "by the scheduler",
-                with("/reportingComponent", json!("default-scheduler")),
-            ),
+            ("from the scheduler", with("/source/component", json!("default-scheduler"))),
+            ("by the scheduler", with("/reportingComponent", json!("default-scheduler"))),
             ("about another Node", about("Node", other)),
             ("about a Secret", about("Secret", "x")),
         ] {

@@ -58,14 +58,9 @@ impl Fixture {
             .await
             .unwrap();
         let mut config = self.config.clone();
-        config.auth_info = AuthInfo {
-            token: Some(answer.status.unwrap().token.into()),
-            ..AuthInfo::default()
-        };
-        Requester {
-            client: Client::try_from(config).unwrap(),
-            namespace: self.name.clone(),
-        }
+        config.auth_info =
+            AuthInfo { token: Some(answer.status.unwrap().token.into()), ..AuthInfo::default() };
+        Requester { client: Client::try_from(config).unwrap(), namespace: self.name.clone() }
     }
 }
 
@@ -195,9 +190,7 @@ where
 pub async fn install(helm: &Helm, fixture: &Fixture) {
     let name = &fixture.name;
     let namespaces: Api<Namespace> = Api::all(fixture.admin.clone());
-    create(&namespaces, json!({ "metadata": { "name": name } }))
-        .await
-        .unwrap();
+    create(&namespaces, json!({ "metadata": { "name": name } })).await.unwrap();
     let full_name = format!("fullnameOverride={name}");
     let class = format!("classes[0].name={CLASS},classes[0].hostDir={HOST_DIR}/");
     let sets = [
@@ -210,13 +203,7 @@ pub async fn install(helm: &Helm, fixture: &Fixture) {
         &full_name,
     ];
     let objects = helm.template_as(RELEASE, name, &[], &sets).unwrap().0;
-    let wanted = [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-    ];
+    let wanted = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
     for object in objects {
         let kind = object["kind"].as_str().unwrap();
         let of_a_hook = object["metadata"].get("annotations").is_some();
@@ -249,10 +236,7 @@ async fn create_dynamic(api: &Api<DynamicObject>, mut object: Value) {
 /// Removes all that these tests have ever made.
 pub async fn clear(admin: &Client) {
     for (group, kind) in [
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingAdmissionPolicyBinding",
-        ),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
         ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
         ("rbac.authorization.k8s.io", "ClusterRole"),
@@ -270,9 +254,7 @@ pub async fn clear(admin: &Client) {
                 // No kubelet will report the end of these.
                 let pods: Api<Pod> = Api::namespaced(admin.clone(), &name);
                 let at_once = DeleteParams::default().grace_period(0);
-                let _ = pods
-                    .delete_collection(&at_once, &ListParams::default())
-                    .await;
+                let _ = pods.delete_collection(&at_once, &ListParams::default()).await;
             }
             if kind == "PersistentVolume" {
                 let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));

@@ -45,9 +45,7 @@ async fn a_compromised_node_cannot_touch_another_nodes_volumes() {
         name: format!("isolation-{}", std::process::id()),
     };
     clear(&fixture.admin).await;
-    let outcome = AssertUnwindSafe(story(&helm, &fixture))
-        .catch_unwind()
-        .await;
+    let outcome = AssertUnwindSafe(story(&helm, &fixture)).catch_unwind().await;
     clear(&fixture.admin).await;
     if let Err(panic) = outcome {
         resume_unwind(panic);
@@ -80,9 +78,7 @@ async fn story(helm: &Helm, fixture: &Fixture) {
     scene.its_own_work_is_done().await;
     scene.other_volumes_are_out_of_reach().await;
     scene.other_nodes_are_out_of_reach().await;
-    scene
-        .of_its_own_node_only_the_startup_taint_is_in_reach()
-        .await;
+    scene.of_its_own_node_only_the_startup_taint_is_in_reach().await;
     scene.jobs_run_here_and_take_nothing_along().await;
     scene.events_say_which_node_they_are_from().await;
     scene.a_token_of_no_node_can_do_nothing().await;
@@ -142,18 +138,12 @@ impl Scene {
             ("a PV of its own", CreatePv(pv(own, mine))),
             ("its own PV's finalizer", PatchPv(own, ours)),
             ("its own PV", DeletePv(own)),
-            (
-                "a Terminating PV's finalizer",
-                PatchPv(own, finalizers(&json!(null))),
-            ),
+            ("a Terminating PV's finalizer", PatchPv(own, finalizers(&json!(null)))),
             ("a PV without the label", CreatePv(unlabelled)),
             ("the label that it lacks", PatchPv(adopted, hostname(mine))),
             ("a PV's size", PatchPv(adopted, larger)),
             ("the hash of its identity", PatchPv(adopted, hash)),
-            (
-                "the label of a PV of a class that is gone",
-                PatchPv(unlisted, hostname(mine)),
-            ),
+            ("the label of a PV of a class that is gone", PatchPv(unlisted, hostname(mine))),
             ("a PV of a class that is gone", DeletePv(unlisted)),
             ("a Job for itself", CreateJob(job("own", mine))),
             ("its own Job", DeleteJob("own")),
@@ -161,9 +151,7 @@ impl Scene {
             attacker.may(what, act).await;
         }
         let given_away = PatchPv(adopted, hostname(other));
-        attacker
-            .may_not("another node's label", given_away, &["node isolation"])
-            .await;
+        attacker.may_not("another node's label", given_away, &["node isolation"]).await;
         let bound = json!({ "spec": { "claimRef": { "namespace": "kube-system", "name": "x" } } });
         let words = ["node isolation", adopted, "claimRef"];
         let bound = PatchPv(adopted, bound);
@@ -201,10 +189,7 @@ impl Scene {
             ("for another node", pv(name, other)),
             ("for both", bound_to(affinity(&[mine, other]))),
             ("for another by a second term", bound_to(second_term())),
-            (
-                "labelled as another's",
-                with(own(), "/metadata/labels", json!({ HOSTNAME: other })),
-            ),
+            ("labelled as another's", with(own(), "/metadata/labels", json!({ HOSTNAME: other }))),
             ("that is not local", remote()),
         ] {
             let what = format!("a PV {what}");
@@ -224,10 +209,7 @@ impl Scene {
         }
         let said = ["node isolation", mine, theirs];
         for (what, act) in [
-            (
-                "another's finalizer",
-                PatchPv(theirs, finalizers(&json!([]))),
-            ),
+            ("another's finalizer", PatchPv(theirs, finalizers(&json!([])))),
             ("another's label", PatchPv(theirs, hostname(mine))),
             ("another's PV", DeletePv(theirs)),
         ] {
@@ -251,40 +233,21 @@ impl Scene {
             move |node: &mut Value| node.pointer_mut(pointer).unwrap()[key] = value.clone()
         };
         for (what, change) in [
-            (
-                "its hostname",
-                set("/metadata/labels", HOSTNAME, json!(other)),
-            ),
+            ("its hostname", set("/metadata/labels", HOSTNAME, json!(other))),
             ("a label", set("/metadata/labels", "x", json!("x"))),
-            (
-                "an annotation",
-                set("/metadata", "annotations", json!({ "x": "x" })),
-            ),
-            (
-                "a finalizer",
-                set("/metadata", "finalizers", json!(["example.com/x"])),
-            ),
+            ("an annotation", set("/metadata", "annotations", json!({ "x": "x" }))),
+            ("a finalizer", set("/metadata", "finalizers", json!(["example.com/x"]))),
             ("all taints", set("/spec", "taints", json!([]))),
             (
                 "another taint",
-                set(
-                    "/spec",
-                    "taints",
-                    json!([{ "key": "x", "effect": "NoExecute" }]),
-                ),
+                set("/spec", "taints", json!([{ "key": "x", "effect": "NoExecute" }])),
             ),
             ("cordoning", set("/spec", "unschedulable", json!(true))),
             ("the provider", set("/spec", "providerID", json!("x://x"))),
         ] {
-            attacker
-                .change_node(mine, change)
-                .await
-                .refused(what, &said);
+            attacker.change_node(mine, change).await.refused(what, &said);
         }
-        attacker
-            .change_node_status(mine)
-            .await
-            .refused("the status", &said);
+        attacker.change_node_status(mine).await.refused("the status", &said);
         attacker
             .change_node(mine, take_startup_taint_off)
             .await
@@ -294,36 +257,18 @@ impl Scene {
     async fn jobs_run_here_and_take_nothing_along(&self) {
         let (attacker, mine, other) = (&self.attacker, &self.mine, &self.other);
         let said = ["node isolation", "theirs"];
-        attacker
-            .may_not("another's Job", DeleteJob("theirs"), &said)
-            .await;
+        attacker.may_not("another's Job", DeleteJob("theirs"), &said).await;
         let of = |field: &str, value: Value| {
-            with(
-                job("x", mine),
-                &format!("/spec/template/spec/{field}"),
-                value,
-            )
+            with(job("x", mine), &format!("/spec/template/spec/{field}"), value)
         };
         let secret = json!({ "name": "dev", "secret": { "secretName": "x" } });
         let key = json!({ "secretKeyRef": { "name": "x", "key": "x" } });
         let secret_value = json!({ "name": "A", "valueFrom": key });
         for (what, job, word) in [
             ("elsewhere", job("x", other), "select that node"),
-            (
-                "anywhere",
-                of("nodeSelector", json!({})),
-                "select that node",
-            ),
-            (
-                "elsewhere by name",
-                of("nodeName", json!(other)),
-                "select that node",
-            ),
-            (
-                "with an account",
-                of("serviceAccountName", json!(self.account)),
-                "ServiceAccount",
-            ),
+            ("anywhere", of("nodeSelector", json!({})), "select that node"),
+            ("elsewhere by name", of("nodeName", json!(other)), "select that node"),
+            ("with an account", of("serviceAccountName", json!(self.account)), "ServiceAccount"),
             ("with a Secret", of("volumes/0", secret), "hostPaths"),
             (
                 "with a Secret to pull by",
@@ -340,11 +285,7 @@ impl Scene {
                 of("automountServiceAccountToken", json!(null)),
                 "automountServiceAccountToken",
             ),
-            (
-                "with a Secret's value",
-                of("containers/0/env/0", secret_value),
-                "Secrets",
-            ),
+            ("with a Secret's value", of("containers/0/env/0", secret_value), "Secrets"),
         ] {
             let what = format!("a Job {what}");
             attacker.may_not(&what, CreateJob(job), &[word]).await;
@@ -357,10 +298,7 @@ impl Scene {
         let pv = pv(&self.name("x"), mine);
         unbound.may_not("a PV", CreatePv(pv), &said).await;
         unbound.may_not("a PV", DeletePv(theirs), &said).await;
-        unbound
-            .change_node(mine, take_startup_taint_off)
-            .await
-            .refused("a Node", &said);
+        unbound.change_node(mine, take_startup_taint_off).await.refused("a Node", &said);
     }
 }
 

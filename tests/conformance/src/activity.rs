@@ -92,10 +92,7 @@ impl Activity {
                 }
             });
         }
-        Ok(Self {
-            seen,
-            _watches: watches,
-        })
+        Ok(Self { seen, _watches: watches })
     }
 
     /// When something of this scope last changed.

@@ -68,13 +68,9 @@ impl Api {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let request = request
-            .body(Body::from(body))
-            .with_context(|| format!("{method} {path}"))?;
+        let request = request.body(Body::from(body)).with_context(|| format!("{method} {path}"))?;
         let response = self.client.send(request).await;
-        let (head, body) = response
-            .with_context(|| format!("{method} {path}"))?
-            .into_parts();
+        let (head, body) = response.with_context(|| format!("{method} {path}"))?.into_parts();
         let body = body.collect_bytes().await?;
         Ok(Answer {
             code: head.status.as_u16(),
@@ -119,8 +115,7 @@ fn read(body: &[u8], watch: bool) -> Value {
         Ok(value) => return value,
         Err(_) => {}
     }
-    let lines: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(body)
-        .into_iter()
-        .collect();
+    let lines: Result<Vec<Value>, _> =
+        serde_json::Deserializer::from_slice(body).into_iter().collect();
     lines.map_or_else(|_| json!(String::from_utf8_lossy(body)), Value::Array)
 }

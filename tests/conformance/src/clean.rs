@@ -14,11 +14,7 @@ impl Runner {
     pub(crate) async fn make(&self, collection: &str, object: &Value) -> anyhow::Result<()> {
         let made = self.api.json("POST", collection, object).await?;
         if !made.is_ok() {
-            bail!(
-                "cannot make {} in {collection}: {}",
-                name(object),
-                made.message()
-            );
+            bail!("cannot make {} in {collection}: {}", name(object), made.message());
         }
         Ok(())
     }

@@ -41,10 +41,7 @@ fn differences(real: &Outcome, embedded: &Outcome) -> Vec<String> {
     if let Some(failed) = &embedded.failed {
         found.push(format!("embedded: {failed}"));
     }
-    for (there, here) in [
-        (&real.answers, &embedded.answers),
-        (&real.objects, &embedded.objects),
-    ] {
+    for (there, here) in [(&real.answers, &embedded.answers), (&real.objects, &embedded.objects)] {
         let keys: BTreeSet<&String> = there.keys().chain(here.keys()).collect();
         for key in keys {
             walk(key, there.get(key), here.get(key), &mut found);

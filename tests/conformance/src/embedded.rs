@@ -19,11 +19,8 @@ use crate::{
 const RESYNC: Duration = Duration::from_secs(1);
 
 /// It reacts at once, and resyncs every second.
-const PACE: Pace = Pace {
-    quiet: Duration::from_millis(150),
-    timeout: Duration::from_mins(1),
-    parallel: 100,
-};
+const PACE: Pace =
+    Pace { quiet: Duration::from_millis(150), timeout: Duration::from_mins(1), parallel: 100 };
 
 /// Where scenarios may have directories deleted; they name none that exists.
 const HOST_PATHS: &str = "/tmp/conformance";

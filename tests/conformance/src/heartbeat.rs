@@ -75,20 +75,13 @@ async fn beat(api: &Api, namespace: &str, number: u64, pause: Duration) -> anyho
     let mut claim = claim(&name);
     claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
     claim["spec"]["volumeName"] = json!(format!("{name}-nowhere"));
-    let made = [
-        (volumes, volume(&name), "Available"),
-        (claims.as_str(), claim, "Lost"),
-    ];
+    let made = [(volumes, volume(&name), "Available"), (claims.as_str(), claim, "Lost")];
     for (collection, object, _) in &made {
         api.json("POST", collection, object).await?;
     }
     for (collection, _, phase) in &made {
         let path = format!("{collection}/{name}");
-        while api
-            .get(&path)
-            .await?
-            .is_some_and(|object| object["status"]["phase"] != *phase)
-        {
+        while api.get(&path).await?.is_some_and(|object| object["status"]["phase"] != *phase) {
             sleep(pause / 4).await;
         }
     }

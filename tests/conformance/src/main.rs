@@ -96,9 +96,7 @@ fn act(args: &Args) -> anyhow::Result<bool> {
             let complaints = compare::complaints(&asked, &found, &found);
             known.server.clone_from(&found.server);
             known.scenarios.extend(found.scenarios);
-            known
-                .scenarios
-                .retain(|name, _| all.iter().any(|scenario| scenario.name == *name));
+            known.scenarios.retain(|name, _| all.iter().any(|scenario| scenario.name == *name));
             known.write(&path)?;
             complaints
         }
@@ -111,9 +109,7 @@ fn act(args: &Args) -> anyhow::Result<bool> {
 }
 
 fn run(scenarios: &[Scenario], args: &Args) -> anyhow::Result<Record> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let Some(path) = &args.kubeconfig else {
             return embedded::run(scenarios).await;

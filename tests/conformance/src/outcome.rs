@@ -124,10 +124,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
-    fields
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
+    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn volume(object: &Value) -> Map<String, Value> {
@@ -146,10 +143,7 @@ fn volume(object: &Value) -> Map<String, Value> {
         ("message", status["message"].clone()),
         ("claim", claim.into()),
         ("class", spec["storageClassName"].clone()),
-        (
-            "attributes-class",
-            spec["volumeAttributesClassName"].clone(),
-        ),
+        ("attributes-class", spec["volumeAttributesClassName"].clone()),
         ("capacity", spec["capacity"]["storage"].clone()),
         ("modes", spec["accessModes"].clone()),
         ("policy", spec["persistentVolumeReclaimPolicy"].clone()),
@@ -192,9 +186,7 @@ fn conditions(status: &Value, counts: impl Fn(&str) -> bool) -> Value {
                 Some("Unschedulable") => causes(&word(&c["message"])),
                 _ => String::new(),
             };
-            format!("{} {causes}", occurred.join(" "))
-                .trim_end()
-                .to_owned()
+            format!("{} {causes}", occurred.join(" ")).trim_end().to_owned()
         })
         .collect();
     json!(occurred)
@@ -217,20 +209,14 @@ fn causes(message: &str) -> String {
 /// Events by type and reason. Those of kubelets depend on there being one, and nothing here grows.
 fn occurred(events: &[Value], messages: bool) -> Value {
     let others = |component: &&str| !["kubelet", "volume_expand"].contains(component);
-    let events = events.iter().filter(|event| {
-        event["source"]["component"]
-            .as_str()
-            .is_none_or(|c| others(&c))
-    });
+    let events = events
+        .iter()
+        .filter(|event| event["source"]["component"].as_str().is_none_or(|c| others(&c)));
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let occurred: BTreeSet<String> = events
         .map(|event| {
             let what = format!("{} {}", word(&event["type"]), word(&event["reason"]));
-            if messages {
-                format!("{what}: {}", word(&event["message"]))
-            } else {
-                what
-            }
+            if messages { format!("{what}: {}", word(&event["message"])) } else { what }
         })
         .collect();
     json!(occurred)
@@ -239,12 +225,7 @@ fn occurred(events: &[Value], messages: bool) -> Value {
 fn whole(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        for field in [
-            "managedFields",
-            "resourceVersion",
-            "creationTimestamp",
-            "uid",
-        ] {
+        for field in ["managedFields", "resourceVersion", "creationTimestamp", "uid"] {
             metadata.remove(field);
         }
     }

@@ -25,12 +25,7 @@ pub(crate) struct Play<'a> {
 impl<'a> Play<'a> {
     /// Before its first step, with a namespace of this name.
     pub(crate) fn new(runner: &'a Runner, scenario: &'a Scenario, scope: String) -> Self {
-        Self {
-            runner,
-            scenario,
-            names: Names::new(scope),
-            outcome: Outcome::default(),
-        }
+        Self { runner, scenario, names: Names::new(scope), outcome: Outcome::default() }
     }
 
     /// To its end, or to the step that fails.
@@ -110,8 +105,7 @@ impl<'a> Play<'a> {
             && answer.is_ok()
         {
             let uid = answer.body["metadata"]["uid"].as_str();
-            self.names
-                .know(uid.unwrap_or_default(), &target.to_string());
+            self.names.know(uid.unwrap_or_default(), &target.to_string());
         }
         self.judge(request, &answer)?;
         for (variable, pointer) in &request.keeps {
@@ -180,8 +174,7 @@ impl<'a> Play<'a> {
             };
             if let Some(object) = &object {
                 let uid = object["metadata"]["uid"].as_str();
-                self.names
-                    .know(uid.unwrap_or_default(), &target.to_string());
+                self.names.know(uid.unwrap_or_default(), &target.to_string());
             }
             found.push((target, object, events));
         }
@@ -198,22 +191,15 @@ impl<'a> Play<'a> {
 }
 
 fn events_of(object: &Value) -> String {
-    let namespace = object["metadata"]["namespace"]
-        .as_str()
-        .unwrap_or("default");
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
     let kind = object["kind"].as_str().unwrap_or_default();
-    let selector = format!(
-        "involvedObject.name={},involvedObject.kind={kind}",
-        name(object)
-    );
+    let selector = format!("involvedObject.name={},involvedObject.kind={kind}", name(object));
     format!("/api/v1/namespaces/{namespace}/events?fieldSelector={selector}")
 }
 
 /// A value as it is put into paths and names.
 fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Whether all of `part` is in `whole`. A null is a field that is not there.

@@ -35,9 +35,8 @@ async fn the_embedded_control_plane_ends_where_the_real_one_does() -> anyhow::Re
 fn the_report_is_what_the_record_says() -> anyhow::Result<()> {
     let (scenarios, recorded) = (scenarios()?, recorded()?);
     let names = recorded.scenarios.keys();
-    let gone: Vec<_> = names
-        .filter(|name| scenarios.iter().all(|scenario| scenario.name != **name))
-        .collect();
+    let gone: Vec<_> =
+        names.filter(|name| scenarios.iter().all(|scenario| scenario.name != **name)).collect();
     assert!(gone.is_empty(), "on record, and no scenario: {gone:?}");
     let path = embedded::directory().join("../../docs/develop/conformance.md");
     assert!(

@@ -26,15 +26,10 @@ pub fn render(scenarios: &[Scenario], real: &Record) -> String {
         let (of, name) = scenario.name.split_once('/').unwrap_or_default();
         if of != topic {
             topic = of;
-            let _ = write!(
-                text,
-                "\n## {topic}\n\n| scenario | | ends as |\n|---|---|---|\n"
-            );
+            let _ = write!(text, "\n## {topic}\n\n| scenario | | ends as |\n|---|---|---|\n");
         }
-        let end = real
-            .scenarios
-            .get(&scenario.name)
-            .map_or_else(|| "not on record".into(), ends_as);
+        let end =
+            real.scenarios.get(&scenario.name).map_or_else(|| "not on record".into(), ends_as);
         let (says, end) = (cell(&scenario.says), cell(&end));
         let _ = writeln!(text, "| {name} | {says} | {end} |");
     }

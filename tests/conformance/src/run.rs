@@ -31,11 +31,8 @@ pub struct Pace {
 
 impl Pace {
     /// A real cluster with the defaults of its components.
-    pub const REAL: Self = Self {
-        quiet: Duration::from_secs(1),
-        timeout: Duration::from_mins(2),
-        parallel: 48,
-    };
+    pub const REAL: Self =
+        Self { quiet: Duration::from_secs(1), timeout: Duration::from_mins(2), parallel: 48 };
 }
 
 pub struct Runner {
@@ -57,24 +54,14 @@ impl Runner {
         let namespace = format!("{id}-heartbeat");
         make_namespace(&api, &namespace).await?;
         let heartbeat = Heartbeat::start(api.clone(), namespace, pace.quiet / 3);
-        Ok(Self {
-            api,
-            pace,
-            id,
-            activity,
-            heartbeat,
-            resyncs: AtomicUsize::new(0),
-        })
+        Ok(Self { api, pace, id, activity, heartbeat, resyncs: AtomicUsize::new(0) })
     }
 
     /// Runs them all; those that need the cluster for themselves come last.
     pub async fn run(&self, scenarios: &[Scenario]) -> anyhow::Result<Record> {
         let version = self.api.get("/version").await?.unwrap_or_default();
         let server = version["gitVersion"].as_str().unwrap_or_default();
-        let mut record = Record {
-            server: server.to_owned(),
-            ..Record::default()
-        };
+        let mut record = Record { server: server.to_owned(), ..Record::default() };
         let numbered = || scenarios.iter().enumerate();
         let mut outcomes = stream::iter(numbered().filter(|(_, s)| !s.alone))
             .map(|(number, scenario)| self.scenario(number, scenario))
@@ -98,9 +85,7 @@ impl Runner {
         scenario: &Scenario,
     ) -> anyhow::Result<(String, Outcome)> {
         let scope = format!("{}-{number:03}", self.id);
-        make_namespace(&self.api, &scope)
-            .await
-            .with_context(|| scenario.name.clone())?;
+        make_namespace(&self.api, &scope).await.with_context(|| scenario.name.clone())?;
         let outcome = Play::new(self, scenario, scope.clone()).run().await;
         self.clean(&scope, Some(scenario))
             .await

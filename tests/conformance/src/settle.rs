@@ -12,10 +12,7 @@ impl Runner {
     pub(crate) async fn settle(&self, scope: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            let last = self
-                .activity
-                .last(scope)
-                .map_or(begun, |last| last.max(begun));
+            let last = self.activity.last(scope).map_or(begun, |last| last.max(begun));
             if last.elapsed() >= self.pace.quiet && self.heartbeat.is_past(last) {
                 return Ok(());
             }
@@ -42,12 +39,7 @@ impl Runner {
         self.make(volumes, &heartbeat::volume(&name)).await?;
         let begun = Instant::now();
         let (claim, volume) = (format!("{claims}/{name}"), format!("{volumes}/{name}"));
-        while self
-            .api
-            .get(&claim)
-            .await?
-            .is_none_or(|claim| claim["status"]["phase"] != "Bound")
-        {
+        while self.api.get(&claim).await?.is_none_or(|claim| claim["status"]["phase"] != "Bound") {
             if begun.elapsed() > self.pace.timeout {
                 let timeout = self.pace.timeout;
                 bail!("the controllers did not reconcile everything again within {timeout:?}");

@@ -112,11 +112,7 @@ pub fn named(target: &Target, mut object: Value) -> Value {
 
 /// A reference to something whose name is the cluster's; an empty one stays empty.
 fn cluster_name(name: &str) -> String {
-    if name.is_empty() {
-        String::new()
-    } else {
-        format!("${{{name}}}")
-    }
+    if name.is_empty() { String::new() } else { format!("${{{name}}}") }
 }
 
 fn class(class: Class) -> (Value, Value) {
@@ -222,9 +218,7 @@ fn pod(pod: Pod) -> (Value, Value) {
 fn node(node: Node, name: &str) -> (Value, Value) {
     let mut labels = node.labels;
     for (key, value) in [("kubernetes.io/hostname", name), ("conformance", "${ns}")] {
-        labels
-            .entry(key.to_owned())
-            .or_insert_with(|| value.to_owned());
+        labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
     let resources = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
     let object = json!({

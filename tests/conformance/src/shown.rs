@@ -13,9 +13,7 @@ pub fn of(request: &Request, answer: &Answer) -> Value {
     for what in &request.shows {
         shown[what] = if let Some(header) = what.strip_prefix("header:") {
             let values = answer.headers.get_all(header).iter();
-            values
-                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-                .collect()
+            values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect()
         } else if let Some(pointer) = what.strip_prefix("length:") {
             length(&at(&answer.body, pointer))
         } else {

@@ -81,11 +81,7 @@ impl Step {
             }
             step => Self::single(step)?,
         };
-        Ok(Self {
-            number,
-            title,
-            action,
-        })
+        Ok(Self { number, title, action })
     }
 
     fn single(step: Value) -> anyhow::Result<(String, Action)> {
@@ -232,11 +228,7 @@ impl Request {
             }
         }
         // An object that is not made is none to be looked at.
-        if self
-            .answers
-            .as_ref()
-            .is_some_and(|answer| answer.code >= 300)
-        {
+        if self.answers.as_ref().is_some_and(|answer| answer.code >= 300) {
             self.makes = None;
         }
         Ok(Action::Request(Box::new(self)))

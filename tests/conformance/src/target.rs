@@ -30,31 +30,17 @@ impl Target {
             Some((namespace, name)) if resource.namespaced => (Some(namespace.to_owned()), name),
             Some(_) => bail!("{kind} {name:?}: objects of this kind have no namespace"),
         };
-        Ok(Self {
-            resource,
-            word: kind.to_owned(),
-            namespace,
-            name: name.to_owned(),
-        })
+        Ok(Self { resource, word: kind.to_owned(), namespace, name: name.to_owned() })
     }
 
     /// Its name in the cluster, as a template: names that are the whole cluster's get a prefix.
     pub fn real_name(&self) -> String {
-        if self.resource.namespaced {
-            self.name.clone()
-        } else {
-            format!("${{{}}}", self.name)
-        }
+        if self.resource.namespaced { self.name.clone() } else { format!("${{{}}}", self.name) }
     }
 
     /// The path of its collection, as a template.
     pub fn collection(&self) -> String {
-        let Resource {
-            group,
-            version,
-            plural,
-            ..
-        } = self.resource;
+        let Resource { group, version, plural, .. } = self.resource;
         let root = if group.is_empty() {
             format!("/api/{version}")
         } else {

@@ -33,10 +33,7 @@ pub(crate) fn on_create(store: &Store, r: &'static Resource, object: &mut Value)
 
 /// Labels a pod with the zone and region of the node that it is on.
 pub(crate) fn copy_topology(node: &Value, pod: &mut Value) {
-    for key in [
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    ] {
+    for key in ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"] {
         if let label @ Value::String(_) = &node["metadata"]["labels"][key] {
             meta::child_mut(&mut pod["metadata"], "labels").insert(key.into(), label.clone());
         }

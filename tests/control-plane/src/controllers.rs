@@ -63,19 +63,8 @@ pub(crate) struct Change {
 
 impl From<Event> for Change {
     fn from(event: Event) -> Self {
-        let Event {
-            kind,
-            resource,
-            object,
-            previous,
-            ..
-        } = event;
-        Self {
-            kind,
-            resource,
-            object,
-            previous,
-        }
+        let Event { kind, resource, object, previous, .. } = event;
+        Self { kind, resource, object, previous }
     }
 }
 
@@ -83,23 +72,11 @@ impl From<Event> for Change {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SyncError {
     #[error("cannot write {kind} {key}: {source}")]
-    Write {
-        kind: &'static str,
-        key: Key,
-        source: Status,
-    },
+    Write { kind: &'static str, key: Key, source: Status },
     #[error("cannot read {kind} {key}: {source}")]
-    Read {
-        kind: &'static str,
-        key: Key,
-        source: Status,
-    },
+    Read { kind: &'static str, key: Key, source: Status },
     #[error("claim {claim} was bound to volume {volume}, which belongs to claim {owner}")]
-    Claimed {
-        claim: Key,
-        volume: String,
-        owner: Key,
-    },
+    Claimed { claim: Key, volume: String, owner: Key },
 }
 
 /// What the controllers share.
@@ -127,11 +104,7 @@ impl Context {
     ) -> Result<Arc<Value>, SyncError> {
         let key = Key::of(&object);
         let updated = self.write(|store| store.update(r, &key.namespace, &key.name, object, part));
-        let stored = updated.map_err(|source| SyncError::Write {
-            kind: r.kind,
-            key,
-            source,
-        })?;
+        let stored = updated.map_err(|source| SyncError::Write { kind: r.kind, key, source })?;
         self.cache.store(r, &stored);
         Ok(stored)
     }
@@ -152,11 +125,7 @@ impl Context {
         match self.store.get(r, &key.namespace, &key.name) {
             Ok(object) => Ok(Some(object)),
             Err(status) if status.is_not_found() => Ok(None),
-            Err(source) => Err(SyncError::Read {
-                kind: r.kind,
-                key: key.clone(),
-                source,
-            }),
+            Err(source) => Err(SyncError::Read { kind: r.kind, key: key.clone(), source }),
         }
     }
 
@@ -193,10 +162,7 @@ impl Context {
         options: DeleteOptions,
     ) -> Result<(), SyncError> {
         let key = Key::of(object);
-        let options = DeleteOptions {
-            uid: Some(meta::uid(object).to_owned()),
-            ..options
-        };
+        let options = DeleteOptions { uid: Some(meta::uid(object).to_owned()), ..options };
         match self.write(|store| store.delete(r, &key.namespace, &key.name, &options)) {
             Err(source) if !source.is_not_found() => {
                 let kind = r.kind;
@@ -227,8 +193,7 @@ impl Context {
         message: impl Into<String>,
     ) {
         let message = message.into();
-        self.recorder
-            .record(&self.store, component, about, severity, reason, message);
+        self.recorder.record(&self.store, component, about, severity, reason, message);
     }
 }
 
@@ -355,12 +320,7 @@ impl Manager {
     }
 
     fn observe(&mut self, change: &Change) {
-        let Change {
-            kind,
-            resource,
-            object,
-            ..
-        } = change;
+        let Change { kind, resource, object, .. } = change;
         match kind {
             EventKind::Deleted => self.cx.cache.remove(resource, object),
             EventKind::Added | EventKind::Modified => self.cx.cache.store(resource, object),

@@ -96,11 +96,7 @@ fn pod_spec(spec: &mut Value) {
             continue;
         };
         for container in containers.iter_mut().filter(|c| c.is_object()) {
-            fill(
-                container,
-                "terminationMessagePath",
-                json!("/dev/termination-log"),
-            );
+            fill(container, "terminationMessagePath", json!("/dev/termination-log"));
             fill(container, "terminationMessagePolicy", json!("File"));
             fill(container, "resources", json!({}));
             resources(container);
@@ -125,11 +121,7 @@ fn job(object: &mut Value) {
     }
     fill(spec, "parallelism", json!(1));
     if spec["manualSelector"] == json!(false) {
-        fill(
-            spec,
-            "selector",
-            json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}),
-        );
+        fill(spec, "selector", json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
         let labels = meta::child_mut(meta_of_template(spec), "labels");
         for (key, value) in [
             ("batch.kubernetes.io/controller-uid", &uid),
@@ -146,10 +138,7 @@ fn job(object: &mut Value) {
     let labels = spec["template"]["metadata"]["labels"].clone();
     if labels.is_object() {
         let own = meta::metadata_mut(object);
-        if own
-            .get("labels")
-            .is_none_or(|own| own.as_object().is_none_or(Map::is_empty))
-        {
+        if own.get("labels").is_none_or(|own| own.as_object().is_none_or(Map::is_empty)) {
             own.insert("labels".to_owned(), labels);
         }
     }
@@ -168,11 +157,7 @@ fn qos_class(pod: &Value) -> &'static str {
             .iter()
             .any(|k| c["resources"][k].as_object().is_some_and(|m| !m.is_empty()))
     };
-    let any = pod["spec"]["containers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .any(asks);
+    let any = pod["spec"]["containers"].as_array().into_iter().flatten().any(asks);
     if any { "Burstable" } else { "BestEffort" }
 }
 

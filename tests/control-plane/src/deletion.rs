@@ -41,18 +41,13 @@ pub(crate) fn decide(
     add_propagation_finalizer(r, &mut new, options)?;
 
     let metadata = meta::metadata_mut(&mut new);
-    let earlier = metadata
-        .get("deletionGracePeriodSeconds")
-        .and_then(Value::as_i64);
+    let earlier = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64);
     if !was_terminating || earlier.is_some_and(|earlier| grace < earlier) {
         metadata.insert("deletionTimestamp".into(), json!(meta::in_seconds(grace)));
         metadata.insert("deletionGracePeriodSeconds".into(), json!(grace));
     }
     if !was_terminating && r.generation {
-        let generation = metadata
-            .get("generation")
-            .and_then(Value::as_i64)
-            .unwrap_or(0);
+        let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
         metadata.insert("generation".into(), json!(generation + 1));
     }
     if r == &resource::NAMESPACES {
@@ -73,15 +68,10 @@ pub(crate) fn decide(
 /// Whether nothing holds a terminating object any more.
 pub(crate) fn is_finished(r: &'static Resource, object: &Value) -> bool {
     let held_by_namespace_controller = r == &resource::NAMESPACES
-        && object["spec"]["finalizers"]
-            .as_array()
-            .is_some_and(|f| !f.is_empty());
+        && object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
     meta::is_terminating(object)
         && meta::finalizers(object).next().is_none()
-        && object["metadata"]["deletionGracePeriodSeconds"]
-            .as_i64()
-            .unwrap_or(0)
-            == 0
+        && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !held_by_namespace_controller
 }
 
@@ -95,12 +85,7 @@ fn check_preconditions(
     let [uid, changed] = ["deleted and then recreated", "modified"];
     let checks = [
         ("UID", &options.uid, meta::uid(object), uid),
-        (
-            "ResourceVersion",
-            &options.resource_version,
-            version,
-            changed,
-        ),
+        ("ResourceVersion", &options.resource_version, version, changed),
     ];
     for (what, wanted, found, happened) in checks {
         if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
@@ -118,9 +103,7 @@ fn check_preconditions(
 fn grace_period(r: &'static Resource, object: &Value, options: &DeleteOptions) -> i64 {
     let phase = object["status"]["phase"].as_str().unwrap_or_default();
     let runs = r == &resource::PODS
-        && object["spec"]["nodeName"]
-            .as_str()
-            .is_some_and(|n| !n.is_empty())
+        && object["spec"]["nodeName"].as_str().is_some_and(|n| !n.is_empty())
         && !matches!(phase, "Succeeded" | "Failed");
     if !runs {
         return 0;
@@ -136,11 +119,7 @@ fn add_propagation_finalizer(
     options: &DeleteOptions,
 ) -> Result<(), Status> {
     // Jobs were born before garbage collection, and keep the old default.
-    let default = if r == &resource::JOBS {
-        "Orphan"
-    } else {
-        "Background"
-    };
+    let default = if r == &resource::JOBS { "Orphan" } else { "Background" };
     let (wanted, other) = match options.propagation_policy.as_deref().unwrap_or(default) {
         "Background" => (None, [FOREGROUND, ORPHAN]),
         "Foreground" => (Some(FOREGROUND), [ORPHAN, ORPHAN]),
@@ -158,10 +137,8 @@ fn add_propagation_finalizer(
     if options.propagation_policy.is_none() && (decided || meta::is_terminating(object)) {
         return Ok(());
     }
-    let mut finalizers: Vec<_> = meta::finalizers(object)
-        .filter(|f| !other.contains(f))
-        .map(str::to_owned)
-        .collect();
+    let mut finalizers: Vec<_> =
+        meta::finalizers(object).filter(|f| !other.contains(f)).map(str::to_owned).collect();
     if let Some(wanted) = wanted
         && !finalizers.iter().any(|f| f == wanted)
     {

@@ -16,20 +16,14 @@ const RENAMED: [(&str, &str); 7] = [
 /// A stored event as events.k8s.io shows it.
 pub(crate) fn from_core(event: &Value) -> Value {
     renamed(event, "events.k8s.io/v1", |field| {
-        RENAMED
-            .iter()
-            .find(|(core, _)| *core == field)
-            .map(|(_, new)| *new)
+        RENAMED.iter().find(|(core, _)| *core == field).map(|(_, new)| *new)
     })
 }
 
 /// An event (or a patch of one) in events.k8s.io's shape, as it is stored.
 pub(crate) fn to_core(event: &Value) -> Value {
     renamed(event, "v1", |field| {
-        RENAMED
-            .iter()
-            .find(|(_, new)| *new == field)
-            .map(|(core, _)| *core)
+        RENAMED.iter().find(|(_, new)| *new == field).map(|(core, _)| *core)
     })
 }
 
@@ -39,12 +33,7 @@ fn renamed(event: &Value, api_version: &str, name: impl Fn(&str) -> Option<&'sta
     };
     let mut result: Map<_, _> = fields
         .iter()
-        .map(|(key, value)| {
-            (
-                name(key).map_or_else(|| key.clone(), str::to_owned),
-                value.clone(),
-            )
-        })
+        .map(|(key, value)| (name(key).map_or_else(|| key.clone(), str::to_owned), value.clone()))
         .collect();
     if let Some(version) = result.get_mut("apiVersion") {
         *version = api_version.into();

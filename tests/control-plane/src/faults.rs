@@ -194,9 +194,7 @@ impl Streams {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Stream>> {
-        self.by_plural
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.by_plural.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -230,18 +228,13 @@ impl Drop for Hold {
             thread::panicking() || self.has_hit(),
             "no watch of {resource} had anything to hear while it was held"
         );
-        self.faults
-            .stream(&self.resource, |stream| stream.held_after = None);
+        self.faults.stream(&self.resource, |stream| stream.held_after = None);
     }
 }
 
 impl Faults {
     pub(crate) fn new(newest: Newest) -> Self {
-        Self {
-            newest,
-            rules: Arc::default(),
-            streams: Arc::default(),
-        }
+        Self { newest, rules: Arc::default(), streams: Arc::default() }
     }
 
     /// Begins a fault for one verb.
@@ -265,10 +258,7 @@ impl Faults {
                 stream.held_after = None;
             }
         });
-        assert!(
-            missed.is_empty(),
-            "these faults hit no request: {missed:#?}"
-        );
+        assert!(missed.is_empty(), "these faults hit no request: {missed:#?}");
     }
 
     /// The faults in force that have hit no request, and are no [`FaultBuilder::maybe`].
@@ -298,11 +288,7 @@ impl Faults {
             stream.hits = Arc::clone(&hits);
             stream.held_after = Some(now);
         });
-        Hold {
-            faults: self.clone(),
-            resource: resource.to_owned(),
-            hits,
-        }
+        Hold { faults: self.clone(), resource: resource.to_owned(), hits }
     }
 
     /// Moves the clients of a resource to an API server whose caches lag by so many revisions of the store: watches are
@@ -357,8 +343,7 @@ impl Faults {
     }
 
     fn stream(&self, resource: &str, change: impl FnOnce(&mut Stream)) {
-        self.streams
-            .change(|streams| change(streams.entry(resource.to_owned()).or_default()));
+        self.streams.change(|streams| change(streams.entry(resource.to_owned()).or_default()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Rule>>> {

@@ -66,24 +66,14 @@ impl Front {
             Newest::new(move || newest(&runtime, Arc::clone(&upstream)))
         };
         let (faults, requests) = (Faults::new(newest), Requests::default());
-        let gate = Gate {
-            faults: faults.clone(),
-            requests: requests.clone(),
-            bystander: None,
-        };
+        let gate = Gate { faults: faults.clone(), requests: requests.clone(), bystander: None };
         let service = upstream::service(upstream, gate);
         let listener = {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(listener)?
         };
         let serving = runtime.spawn(async move { match http::serve(listener, service).await {} });
-        Ok(Self {
-            url,
-            _must_hit: MustHit(faults.clone()),
-            faults,
-            requests,
-            serving,
-        })
+        Ok(Self { url, _must_hit: MustHit(faults.clone()), faults, requests, serving })
     }
 
     /// The text of a kubeconfig that points here.

@@ -34,9 +34,7 @@ pub(crate) struct Target {
 impl Ord for Target {
     fn cmp(&self, other: &Self) -> Ordering {
         let order = |target: &Self| (target.resource.group, target.resource.plural);
-        order(self)
-            .cmp(&order(other))
-            .then_with(|| self.key.cmp(&other.key))
+        order(self).cmp(&order(other)).then_with(|| self.key.cmp(&other.key))
     }
 }
 
@@ -67,19 +65,8 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
 
 /// Queues what a change concerns.
 pub(crate) fn observe(cx: &mut Context, change: &Change) {
-    let Change {
-        kind,
-        resource,
-        object,
-        previous,
-    } = change;
-    let (gone, target) = (
-        *kind == EventKind::Deleted,
-        Target {
-            resource,
-            key: Key::of(object),
-        },
-    );
+    let Change { kind, resource, object, previous } = change;
+    let (gone, target) = (*kind == EventKind::Deleted, Target { resource, key: Key::of(object) });
     if *resource == &NAMESPACES && (gone || meta::is_terminating(object)) {
         cx.garbage.emptying.insert(Arc::clone(&target.key.name));
         cx.queues.namespaces.add(target.key.clone());
@@ -88,9 +75,7 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
         // Its last object's end, not each one's, brings the namespace back.
         let namespace = &target.key.namespace;
         if cx.garbage.emptying.contains(namespace) && cx.store.is_empty(namespace) {
-            cx.queues
-                .namespaces
-                .add(Key::cluster(&target.key.namespace));
+            cx.queues.namespaces.add(Key::cluster(&target.key.namespace));
         }
         for dependent in cx.garbage.dependents(object) {
             cx.queues.garbage.add(dependent.clone());
@@ -100,9 +85,7 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
     if !gone && propagates && meta::is_terminating(object) {
         cx.queues.garbage.add(target.clone());
     }
-    let before = previous
-        .as_ref()
-        .map(|previous| &previous["metadata"]["ownerReferences"]);
+    let before = previous.as_ref().map(|previous| &previous["metadata"]["ownerReferences"]);
     let after = &object["metadata"]["ownerReferences"];
     if !gone && before.unwrap_or(&Value::Null) == after {
         return;
@@ -123,11 +106,7 @@ pub(crate) fn observe(cx: &mut Context, change: &Change) {
     if !gone {
         for owner in items(after) {
             let uid = text(&owner["uid"]).into();
-            cx.garbage
-                .dependents
-                .entry(uid)
-                .or_default()
-                .insert(target.clone());
+            cx.garbage.dependents.entry(uid).or_default().insert(target.clone());
         }
         if items(after).next().is_some() {
             cx.queues.garbage.add(target);
@@ -182,15 +161,9 @@ fn resolve(owner: &Value, namespace: &str) -> Option<Target> {
         .find(|r| owner["kind"] == r.kind && owner["apiVersion"] == r.api_version())?;
     let name = text(&owner["name"]);
     match (resource.namespaced, namespace) {
-        (false, _) => Some(Target {
-            resource,
-            key: Key::cluster(name),
-        }),
+        (false, _) => Some(Target { resource, key: Key::cluster(name) }),
         (true, "") => None,
-        (true, namespace) => Some(Target {
-            resource,
-            key: Key::new(namespace, name),
-        }),
+        (true, namespace) => Some(Target { resource, key: Key::new(namespace, name) }),
     }
 }
 
@@ -209,11 +182,7 @@ fn delete_dependents(cx: &mut Context, owner: &Target, object: &Value) -> Result
         }
         blocked |= blocks && cx.read(dependent.resource, &dependent.key)?.is_some();
     }
-    if blocked {
-        Ok(())
-    } else {
-        finish(cx, owner, object, FOREGROUND)
-    }
+    if blocked { Ok(()) } else { finish(cx, owner, object, FOREGROUND) }
 }
 
 fn orphan_dependents(cx: &mut Context, owner: &Target, object: &Value) -> Result<(), SyncError> {
@@ -221,10 +190,8 @@ fn orphan_dependents(cx: &mut Context, owner: &Target, object: &Value) -> Result
         let Some(found) = cx.read(dependent.resource, &dependent.key)? else {
             continue;
         };
-        let rest: Vec<_> = owners(&found)
-            .filter(|owner| owner["uid"] != meta::uid(object))
-            .cloned()
-            .collect();
+        let rest: Vec<_> =
+            owners(&found).filter(|owner| owner["uid"] != meta::uid(object)).cloned().collect();
         let mut new = (*found).clone();
         new["metadata"]["ownerReferences"] = rest.into();
         cx.update(dependent.resource, new, Part::Main)?;

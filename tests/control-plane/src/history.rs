@@ -25,11 +25,7 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self {
-            events: VecDeque::new(),
-            capacity,
-            compacted: 0,
-        }
+        Self { events: VecDeque::new(), capacity, compacted: 0 }
     }
 
     pub(crate) fn push(&mut self, event: Written) {
@@ -52,18 +48,14 @@ impl History {
                 self.compacted
             )));
         }
-        let first = self
-            .events
-            .partition_point(|e| e.resource_version <= version);
+        let first = self.events.partition_point(|e| e.resource_version <= version);
         Ok(self.events.range(first..))
     }
 
     /// Turns today's objects into those of `version` by undoing what came later.
     pub(crate) fn rewind(&self, version: u64, objects: &mut Objects) -> Result<(), Status> {
         for event in self.since(version)?.rev() {
-            let Stored {
-                namespace, name, ..
-            } = &*event.object;
+            let Stored { namespace, name, .. } = &*event.object;
             let key = (Arc::clone(namespace), Arc::clone(name));
             match &event.previous {
                 Some(previous) => objects.insert(key, Arc::clone(previous)),

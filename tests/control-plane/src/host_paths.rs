@@ -92,18 +92,12 @@ impl HostPaths {
                 Err(io::Error::from(ErrorKind::NotADirectory))
             }
         };
-        let (root, handle) = open().map_err(|source| BadRoot::Open {
-            root: given.clone(),
-            source,
-        })?;
+        let (root, handle) =
+            open().map_err(|source| BadRoot::Open { root: given.clone(), source })?;
         if root == Path::new("/") {
             return Err(BadRoot::Machine { root: given });
         }
-        Ok(Self {
-            given,
-            root,
-            handle: Arc::new(handle.into()),
-        })
+        Ok(Self { given, root, handle: Arc::new(handle.into()) })
     }
 
     /// The directory of a volume, held open.
@@ -133,10 +127,7 @@ impl HostPaths {
         nothing_mounted_in(&directory, path)?;
         let deleted =
             empty(&directory).and_then(|()| remove(&parent, name, UnlinkatFlags::RemoveDir));
-        deleted.map_err(|source| Refused::Delete {
-            path: path.into(),
-            source,
-        })
+        deleted.map_err(|source| Refused::Delete { path: path.into(), source })
     }
 
     /// The part of a path below the root.
@@ -144,9 +135,7 @@ impl HostPaths {
         if path.components().any(|part| part == Component::ParentDir) {
             return Err(Refused::path(path, "it contains '..'"));
         }
-        let rest = path
-            .strip_prefix(&self.root)
-            .or_else(|_| path.strip_prefix(&self.given));
+        let rest = path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&self.given));
         match rest {
             Ok(rest) if rest.as_os_str().is_empty() => {
                 Err(Refused::path(path, "it is the test root itself"))
@@ -154,10 +143,7 @@ impl HostPaths {
             Ok(rest) if path.is_absolute() => Ok(rest),
             _ => {
                 let root = self.root.display();
-                Err(Refused::path(
-                    path,
-                    format!("it is not below the test root {root}"),
-                ))
+                Err(Refused::path(path, format!("it is not below the test root {root}")))
             }
         }
     }
@@ -170,11 +156,7 @@ fn open_below(directory: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
         | ResolveFlag::RESOLVE_NO_SYMLINKS
         | ResolveFlag::RESOLVE_NO_MAGICLINKS
         | ResolveFlag::RESOLVE_NO_XDEV;
-    openat2(
-        directory,
-        path,
-        OpenHow::new().flags(flags).resolve(resolve),
-    )
+    openat2(directory, path, OpenHow::new().flags(flags).resolve(resolve))
 }
 
 fn refused(path: &Path, errno: Errno) -> Refused {
@@ -196,10 +178,7 @@ fn nothing_mounted_in(directory: &OwnedFd, path: &Path) -> Result<(), Refused> {
         Ok((place, fs::read("/proc/thread-self/mountinfo")?))
     };
     let (place, table) = mounts().map_err(|error: io::Error| {
-        Refused::path(
-            path,
-            format!("the mounts of this machine are not known: {error}"),
-        )
+        Refused::path(path, format!("the mounts of this machine are not known: {error}"))
     })?;
     match mount_points(&table).find(|mount| mount.starts_with(&place)) {
         Some(mount) => {
@@ -256,9 +235,7 @@ fn empty(directory: &OwnedFd) -> Result<(), Errno> {
 fn names_in(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut entries = Dir::from_fd(directory.try_clone().map_err(|_| Errno::last())?)?;
     let names = entries.iter();
-    names
-        .map(|entry| Ok(entry?.file_name().to_owned()))
-        .collect()
+    names.map(|entry| Ok(entry?.file_name().to_owned())).collect()
 }
 
 /// Removes one entry. One that is gone may be the work of the controllers before these.

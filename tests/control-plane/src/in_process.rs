@@ -47,10 +47,7 @@ impl InProcess {
         let control_plane = Self::without_controllers(options);
         let spawn = |options| controllers::spawn(control_plane.store.clone(), options);
         let controllers = options.controllers.then(|| options.of_controllers());
-        Ok(Self {
-            _controllers: controllers.map(spawn).transpose()?,
-            ..control_plane
-        })
+        Ok(Self { _controllers: controllers.map(spawn).transpose()?, ..control_plane })
     }
 
     pub(crate) fn without_controllers(options: &Options) -> Self {
@@ -70,13 +67,7 @@ impl InProcess {
             pod_logs: options.processes.as_ref().map(|p| p.logs.clone()),
         };
         let service = http::service(server, gate.clone());
-        Self {
-            store,
-            _faults: MustHit(gate.faults.clone()),
-            gate,
-            service,
-            _controllers: None,
-        }
+        Self { store, _faults: MustHit(gate.faults.clone()), gate, service, _controllers: None }
     }
 
     /// What answers requests; its errors are broken connections.

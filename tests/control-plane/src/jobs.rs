@@ -77,14 +77,10 @@ enum Verdict {
     Failed(&'static str, &'static str),
 }
 
-const BACK_OFF_LIMIT: Verdict = Verdict::Failed(
-    "BackoffLimitExceeded",
-    "Job has reached the specified backoff limit",
-);
-const DEADLINE: Verdict = Verdict::Failed(
-    "DeadlineExceeded",
-    "Job was active longer than specified deadline",
-);
+const BACK_OFF_LIMIT: Verdict =
+    Verdict::Failed("BackoffLimitExceeded", "Job has reached the specified backoff limit");
+const DEADLINE: Verdict =
+    Verdict::Failed("DeadlineExceeded", "Job was active longer than specified deadline");
 const COMPLETE: &str = "Reached expected number of succeeded pods";
 
 /// Queues what a change concerns.
@@ -164,11 +160,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
 fn verdict(job: &Value, pods: &[Pod], active: &[Pod], failed: usize) -> Verdict {
     if let Some(decided) = condition(job, "FailureTarget") {
         let was_deadline = decided["reason"] == "DeadlineExceeded";
-        return if was_deadline {
-            DEADLINE
-        } else {
-            BACK_OFF_LIMIT
-        };
+        return if was_deadline { DEADLINE } else { BACK_OFF_LIMIT };
     }
     let has_succeeded = pods.iter().any(|pod| pod.phase() == "Succeeded");
     if has_succeeded || condition(job, "SuccessCriteriaMet").is_some() {
@@ -227,11 +219,7 @@ fn create_pod(cx: &mut Context, job: &Job) -> Result<Pod, SyncError> {
         Err(source) => {
             let message = format!("Error creating: {source}");
             tell(cx, job, Severity::Warning, "FailedCreate", message);
-            Err(SyncError::Write {
-                kind: PODS.kind,
-                key: job.key(),
-                source,
-            })
+            Err(SyncError::Write { kind: PODS.kind, key: job.key(), source })
         }
     }
 }
@@ -244,11 +232,7 @@ fn report(job: &mut Value, pods: &[Pod], failed: usize, active: &[Pod], stopping
     let ready = |pod: &&Pod| condition(pod, "Ready").is_some();
     let ready = active.iter().filter(ready).count();
     let status = meta::child_mut(job, "status");
-    for (counter, n) in [
-        ("active", active.len()),
-        ("succeeded", succeeded),
-        ("failed", failed),
-    ] {
+    for (counter, n) in [("active", active.len()), ("succeeded", succeeded), ("failed", failed)] {
         // Go leaves out a counter that is 0.
         status.remove(counter);
         if n > 0 {

@@ -223,14 +223,8 @@ impl ControlPlane {
         let thread = std::thread::Builder::new()
             .name("control-plane".into())
             .spawn(move || {
-                let ran = runtime.block_on(run(
-                    listener,
-                    store,
-                    service,
-                    controllers,
-                    &started,
-                    stopped,
-                ));
+                let ran =
+                    runtime.block_on(run(listener, store, service, controllers, &started, stopped));
                 if let Err(error) = ran {
                     // After a successful start the receiver is gone.
                     let _ = started.send(Err(error));
@@ -238,13 +232,8 @@ impl ControlPlane {
                 runtime.shutdown_timeout(Duration::from_secs(1));
             })
             .map_err(StartError::Thread)?;
-        let mut control_plane = Self {
-            url,
-            kubeconfig: None,
-            inner,
-            stop: Some(stop),
-            thread: Some(thread),
-        };
+        let mut control_plane =
+            Self { url, kubeconfig: None, inner, stop: Some(stop), thread: Some(thread) };
         let died = |_| StartError::Thread(io::Error::other("it died at once"));
         starting.recv().map_err(died)??;
         if let Some(path) = options.kubeconfig {

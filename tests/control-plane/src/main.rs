@@ -100,10 +100,9 @@ impl From<Args> for Options {
             resync: args.resync,
             eager_rebind: args.eager_rebind,
             back_off: args.back_off,
-            processes: args.processes.map(|logs| ProcessOptions {
-                programs: programs.collect(),
-                logs,
-            }),
+            processes: args
+                .processes
+                .map(|logs| ProcessOptions { programs: programs.collect(), logs }),
             host_paths: args.host_paths,
             controllers: !args.no_controllers,
             history: args.history,
@@ -138,10 +137,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let control_plane = ControlPlane::start(args.into())?;
     let url = control_plane.url();
     // A closed standard output does not end it.
-    let _ = writeln!(
-        io::stdout(),
-        "listening on {url}\nexport KUBECONFIG={kubeconfig}"
-    );
+    let _ = writeln!(io::stdout(), "listening on {url}\nexport KUBECONFIG={kubeconfig}");
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}

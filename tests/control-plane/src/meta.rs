@@ -22,10 +22,7 @@ pub fn uid(object: &Value) -> &str {
 
 /// `metadata.resourceVersion` as the number it is here; 0 if there is none.
 pub fn resource_version(object: &Value) -> u64 {
-    object["metadata"]["resourceVersion"]
-        .as_str()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or_default()
+    object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok()).unwrap_or_default()
 }
 
 /// Whether the object is being deleted.
@@ -35,11 +32,7 @@ pub fn is_terminating(object: &Value) -> bool {
 
 /// `metadata.finalizers`.
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
-    object["metadata"]["finalizers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
+    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Now, as `metav1.Time` is written: the fraction of the second is cut off.
@@ -50,12 +43,8 @@ pub fn now() -> String {
 /// `seconds` from now.
 pub(crate) fn in_seconds(seconds: i64) -> String {
     let now = clock::now();
-    let then = now
-        .checked_add(SignedDuration::from_secs(seconds))
-        .unwrap_or(now);
-    let whole = TimestampRound::new()
-        .smallest(Unit::Second)
-        .mode(RoundMode::Trunc);
+    let then = now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
+    let whole = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
     then.round(whole).unwrap_or(then).to_string()
 }
 

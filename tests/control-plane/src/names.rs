@@ -11,10 +11,7 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 pub(crate) fn generated_from(object: &Value) -> Option<String> {
     let metadata = &object["metadata"];
     let named = metadata["name"].as_str().is_some_and(|n| !n.is_empty());
-    metadata["generateName"]
-        .as_str()
-        .filter(|p| !named && !p.is_empty())
-        .map(str::to_owned)
+    metadata["generateName"].as_str().filter(|p| !named && !p.is_empty()).map(str::to_owned)
 }
 
 /// `prefix` (cut so that the whole has at most 63 characters) and five random characters.

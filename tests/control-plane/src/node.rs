@@ -31,10 +31,7 @@ pub struct NodeOptions {
 impl NodeOptions {
     /// A node with the labels of its kubelet only.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            labels: BTreeMap::new(),
-        }
+        Self { name: name.into(), labels: BTreeMap::new() }
     }
 }
 
@@ -50,10 +47,8 @@ pub(crate) fn register(store: &Store, options: &NodeOptions) -> Result<(), Statu
         ("kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", arch),
     ];
-    let mut labels: BTreeMap<String, String> = own
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
+    let mut labels: BTreeMap<String, String> =
+        own.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     labels.extend(options.labels.clone());
     let now = meta::now();
     let node = json!({

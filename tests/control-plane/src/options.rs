@@ -64,14 +64,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let ControllerOptions {
-            resync,
-            eager_rebind,
-            node,
-            back_off,
-            processes,
-            host_paths,
-        } = ControllerOptions::default();
+        let ControllerOptions { resync, eager_rebind, node, back_off, processes, host_paths } =
+            ControllerOptions::default();
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             kubeconfig: None,

@@ -59,11 +59,7 @@ impl Kubelet {
     }
 
     fn runner(&mut self, pod: &Pod) -> &mut dyn PodRunner {
-        if self.processes.takes(pod) {
-            &mut self.processes
-        } else {
-            &mut self.annotated
-        }
+        if self.processes.takes(pod) { &mut self.processes } else { &mut self.annotated }
     }
 
     fn forget(&mut self, pod: &Key) {
@@ -145,31 +141,20 @@ fn stop(cx: &mut Context, pod: &Pod) -> Result<(), SyncError> {
         return Ok(());
     }
     // The containers have stopped.
-    let options = DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
-    };
+    let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
     cx.delete(&PODS, pod, options)
 }
 
 /// Ends a pod as a whole.
 fn fail(cx: &mut Context, mut pod: Value, reason: &str, message: &str) -> Result<(), SyncError> {
     let status = meta::child_mut(&mut pod, "status");
-    for (field, value) in [
-        ("phase", "Failed"),
-        ("reason", reason),
-        ("message", message),
-    ] {
+    for (field, value) in [("phase", "Failed"), ("reason", reason), ("message", message)] {
         status.insert(field.into(), value.into());
     }
     cx.update(&PODS, pod, Part::Status).map(drop)
 }
 
 fn claims_are_bound(cx: &Context, pod: &Pod) -> bool {
-    let is_bound = |key| {
-        cx.cache
-            .claim(&key)
-            .is_some_and(|claim| claim.phase() == "Bound")
-    };
+    let is_bound = |key| cx.cache.claim(&key).is_some_and(|claim| claim.phase() == "Bound");
     pod.claims().all(is_bound)
 }

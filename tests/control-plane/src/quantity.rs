@@ -62,10 +62,7 @@ impl FromStr for Quantity {
             return Err(ParseQuantityError);
         }
         let nanos = scaled(whole, fraction, scale).unwrap_or(MAX).min(MAX);
-        Ok(Self {
-            nanos: sign * nanos,
-            format,
-        })
+        Ok(Self { nanos: sign * nanos, format })
     }
 }
 
@@ -75,19 +72,12 @@ fn scale(suffix: &str) -> Option<((i128, i128), Format)> {
         return Some(((NANOS << (10 * (power + 1)), 1), Format::BinarySi));
     }
     if let Some(power) = DECIMAL.iter().position(|s| *s == suffix) {
-        return Some((
-            (1000_i128.pow(u32::try_from(power).ok()?), 1),
-            Format::DecimalSi,
-        ));
+        return Some(((1000_i128.pow(u32::try_from(power).ok()?), 1), Format::DecimalSi));
     }
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
     let nanos = exponent.checked_add(9)?;
     let power = 10_i128.checked_pow(nanos.unsigned_abs());
-    let scale = if nanos >= 0 {
-        (power.unwrap_or(MAX), 1)
-    } else {
-        (1, power.unwrap_or(MAX))
-    };
+    let scale = if nanos >= 0 { (power.unwrap_or(MAX), 1) } else { (1, power.unwrap_or(MAX)) };
     Some((scale, Format::DecimalExponent))
 }
 
@@ -95,11 +85,7 @@ fn scale(suffix: &str) -> Option<((i128, i128), Format)> {
 fn scaled(whole: &str, fraction: &str, (times, over): (i128, i128)) -> Option<i128> {
     let fraction = fraction.trim_end_matches('0');
     let digits: String = [whole, fraction].concat();
-    let mantissa: i128 = if digits.is_empty() {
-        0
-    } else {
-        digits.parse().ok()?
-    };
+    let mantissa: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
     let over = over.checked_mul(10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?)?;
     let product = mantissa.checked_mul(times)?;
     Some(product / over + i128::from(product % over != 0))
@@ -177,14 +163,8 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity() {
-        for text in [
-            "", "Gi", "1GB", "1 Gi", "1.2.3", "--1", "1ki", "e3", "1e", "0x10", "١",
-        ] {
-            assert_eq!(
-                text.parse::<Quantity>(),
-                Err(ParseQuantityError),
-                "{text:?}"
-            );
+        for text in ["", "Gi", "1GB", "1 Gi", "1.2.3", "--1", "1ki", "e3", "1e", "0x10", "١"] {
+            assert_eq!(text.parse::<Quantity>(), Err(ParseQuantityError), "{text:?}");
         }
     }
 

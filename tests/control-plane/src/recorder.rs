@@ -64,13 +64,7 @@ impl Recorder {
             "" => "default",
             namespace => namespace,
         };
-        let key = EventKey {
-            uid: meta::uid(object).into(),
-            component,
-            severity,
-            reason,
-            message,
-        };
+        let key = EventKey { uid: meta::uid(object).into(), component, severity, reason, message };
         if let Some(name) = self.known.get(&key)
             && count_up(store, ns, name).is_ok()
         {
@@ -128,7 +122,5 @@ fn count_up(store: &Store, ns: &str, name: &str) -> Result<(), Status> {
     let mut event = (*store.get(&resource::EVENTS, ns, name)?).clone();
     event["count"] = json!(event["count"].as_u64().unwrap_or_default() + 1);
     event["lastTimestamp"] = meta::now().into();
-    store
-        .update(&resource::EVENTS, ns, name, event, Part::Main)
-        .map(drop)
+    store.update(&resource::EVENTS, ns, name, event, Part::Main).map(drop)
 }

@@ -136,12 +136,7 @@ impl Request {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, path, .. } = self;
-        write!(
-            f,
-            "{verb} {path} {} ({} bytes)",
-            self.status(),
-            self.bytes()
-        )
+        write!(f, "{verb} {path} {} ({} bytes)", self.status(), self.bytes())
     }
 }
 

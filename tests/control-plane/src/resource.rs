@@ -180,8 +180,5 @@ resources! {
 
 /// The type that a URL names.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    all()
-        .iter()
-        .copied()
-        .find(|r| r.plural == plural && r.group == group && r.version == version)
+    all().iter().copied().find(|r| r.plural == plural && r.group == group && r.version == version)
 }

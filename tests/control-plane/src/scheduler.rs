@@ -109,9 +109,9 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
         Verdict::Wait => Ok(()),
         Verdict::Place(node) => place(cx, &pod, &node),
         // If one fails the pod is tried again, on a node that those done allow.
-        Verdict::Reserve(pairs) => pairs
-            .into_iter()
-            .try_for_each(|(volume, claim)| reserve(cx, volume, &claim).map(drop)),
+        Verdict::Reserve(pairs) => {
+            pairs.into_iter().try_for_each(|(volume, claim)| reserve(cx, volume, &claim).map(drop))
+        }
         Verdict::Unschedulable(why) => {
             cx.scheduler.waiting.insert(key.clone());
             let mut new = (*pod.0).clone();
@@ -153,9 +153,9 @@ fn decide(cx: &Context, pod: &Pod) -> Verdict {
             Some(cause) => Err(vec![cause]),
         };
         match plan {
-            Err(of_node) => of_node
-                .into_iter()
-                .for_each(|cause| *causes.entry(cause).or_default() += 1),
+            Err(of_node) => {
+                of_node.into_iter().for_each(|cause| *causes.entry(cause).or_default() += 1)
+            }
             Ok(plan) if !plan.reserve.is_empty() => return Verdict::Reserve(plan.reserve),
             Ok(plan) if plan.in_flight => return Verdict::Wait,
             Ok(_) => return Verdict::Place(node.name().into()),

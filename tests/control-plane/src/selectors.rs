@@ -48,16 +48,12 @@ impl Selectors {
             .map_err(|term| {
                 Status::bad_request(format!("unable to parse requirement: {term:?}"))
             })?;
-        let fields = terms(fields)
-            .map(|t| field_requirement(r, t))
-            .collect::<Result<_, _>>()?;
+        let fields = terms(fields).map(|t| field_requirement(r, t)).collect::<Result<_, _>>()?;
         Ok(Self { labels, fields })
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        self.labels
-            .iter()
-            .all(|l| l.matches(&object["metadata"]["labels"][&l.key]))
+        self.labels.iter().all(|l| l.matches(&object["metadata"]["labels"][&l.key]))
             && self.fields.iter().all(|f| f.matches(object))
     }
 
@@ -93,10 +89,7 @@ impl FieldRequirement {
         let equal = match object.pointer(&self.pointer).unwrap_or(&Value::Null) {
             Value::String(text) => *text == self.wanted,
             Value::Null => matches!(self.wanted.as_str(), "" | "false" | "0"),
-            other => self
-                .wanted
-                .parse::<Value>()
-                .is_ok_and(|wanted| wanted == *other),
+            other => self.wanted.parse::<Value>().is_ok_and(|wanted| wanted == *other),
         };
         equal == self.equal
     }
@@ -127,10 +120,7 @@ fn label_requirement(term: &str) -> Option<LabelRequirement> {
     }
     let one = |value: &str| {
         let value = value.trim();
-        value
-            .chars()
-            .all(in_key)
-            .then(|| BTreeSet::from([value.to_owned()]))
+        value.chars().all(in_key).then(|| BTreeSet::from([value.to_owned()]))
     };
     let set = |values: &str| {
         let inner = values.trim().strip_prefix('(')?.strip_suffix(')')?;
@@ -149,10 +139,7 @@ fn label_requirement(term: &str) -> Option<LabelRequirement> {
     } else {
         LabelTest::In(set(rest.strip_prefix("in")?)?)
     };
-    Some(LabelRequirement {
-        key: key.to_owned(),
-        test,
-    })
+    Some(LabelRequirement { key: key.to_owned(), test })
 }
 
 fn field_requirement(r: &'static Resource, term: &str) -> Result<FieldRequirement, Status> {
@@ -167,10 +154,7 @@ fn field_requirement(r: &'static Resource, term: &str) -> Result<FieldRequiremen
     };
     let supported = matches!(path, "metadata.name" | "metadata.namespace")
         || fields_of(r).iter().any(|field| {
-            path == *field
-                || field
-                    .strip_suffix('*')
-                    .is_some_and(|stem| path.starts_with(stem))
+            path == *field || field.strip_suffix('*').is_some_and(|stem| path.starts_with(stem))
         });
     if !supported {
         let known = if fields_of(r).is_empty() {
@@ -183,11 +167,7 @@ fn field_requirement(r: &'static Resource, term: &str) -> Result<FieldRequiremen
         };
         return Err(Status::bad_request(known));
     }
-    let path = if r == &resource::EVENTS && path == "source" {
-        "source.component"
-    } else {
-        path
-    };
+    let path = if r == &resource::EVENTS && path == "source" { "source.component" } else { path };
     Ok(FieldRequirement {
         pointer: format!("/{}", path.replace('.', "/")),
         wanted: value.to_owned(),
@@ -209,13 +189,7 @@ fn fields_of(r: &'static Resource) -> &'static [&'static str] {
             "status.nominatedNodeName",
         ]
     } else if r == &resource::EVENTS {
-        &[
-            "involvedObject.*",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ]
+        &["involvedObject.*", "reason", "reportingComponent", "source", "type"]
     } else if r == &resource::NODES {
         &["spec.unschedulable"]
     } else if r == &resource::NAMESPACES {

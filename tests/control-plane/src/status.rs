@@ -33,21 +33,13 @@ pub struct Cause {
 impl Cause {
     /// A value that has to be there is not.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
-        let tail = if detail.is_empty() {
-            String::new()
-        } else {
-            format!(": {detail}")
-        };
+        let tail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
         Self::new("FieldValueRequired", field, format!("Required value{tail}"))
     }
 
     /// A value that does not parse, or is out of range, or may not change.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::new(
-            "FieldValueInvalid",
-            field,
-            format!("Invalid value: {value}: {detail}"),
-        )
+        Self::new("FieldValueInvalid", field, format!("Invalid value: {value}: {detail}"))
     }
 
     /// A value that may not be there at all.
@@ -58,10 +50,8 @@ impl Cause {
     /// A value outside an enumeration.
     pub fn not_supported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
         let allowed: Vec<_> = allowed.iter().map(|a| format!("{a:?}")).collect();
-        let message = format!(
-            "Unsupported value: {value}: supported values: {}",
-            allowed.join(", ")
-        );
+        let message =
+            format!("Unsupported value: {value}: supported values: {}", allowed.join(", "));
         Self::new("FieldValueNotSupported", field, message)
     }
 
@@ -76,11 +66,7 @@ impl Cause {
     }
 
     fn new(reason: &'static str, field: impl Into<String>, message: String) -> Self {
-        Self {
-            reason,
-            field: field.into(),
-            message,
-        }
+        Self { reason, field: field.into(), message }
     }
 }
 
@@ -93,13 +79,7 @@ impl fmt::Display for Cause {
 impl Status {
     /// A status of any code; the named constructors are preferred.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            reason,
-            message: message.into(),
-            details: None,
-            retry_after: None,
-        }
+        Self { code, reason, message: message.into(), details: None, retry_after: None }
     }
 
     fn about(mut self, r: &Resource, name: &str) -> Self {
@@ -109,21 +89,12 @@ impl Status {
 
     /// 404 for an object.
     pub fn not_found(r: &Resource, name: &str) -> Self {
-        Self::new(
-            404,
-            "NotFound",
-            format!("{} \"{name}\" not found", r.qualified()),
-        )
-        .about(r, name)
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", r.qualified())).about(r, name)
     }
 
     /// 404 for a path that no resource answers to.
     pub fn no_such_path() -> Self {
-        Self::new(
-            404,
-            "NotFound",
-            "the server could not find the requested resource",
-        )
+        Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
     /// 409 on create.
@@ -141,10 +112,8 @@ impl Status {
 
     /// 409 for a stale resourceVersion or a failed precondition.
     pub fn conflict(r: &Resource, name: &str, why: &str) -> Self {
-        let message = format!(
-            "Operation cannot be fulfilled on {} \"{name}\": {why}",
-            r.qualified()
-        );
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", r.qualified());
         Self::new(409, "Conflict", message).about(r, name)
     }
 
@@ -168,11 +137,8 @@ impl Status {
             }
         };
         let qualified = qualified_kind(r);
-        let mut status = Self::new(
-            422,
-            "Invalid",
-            format!("{qualified} \"{name}\" is invalid: {listed}"),
-        );
+        let mut status =
+            Self::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {listed}"));
         let causes: Vec<_> = causes
             .iter()
             .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
@@ -296,20 +262,14 @@ impl Status {
 
 /// `Kind` or `Kind.group`, as validation names a type.
 fn qualified_kind(r: &Resource) -> String {
-    if r.group.is_empty() {
-        r.kind.to_owned()
-    } else {
-        format!("{}.{}", r.kind, r.group)
-    }
+    if r.group.is_empty() { r.kind.to_owned() } else { format!("{}.{}", r.kind, r.group) }
 }
 
 /// What the `details` of a body begin with; what is empty is left out.
 fn details(r: &Resource, kind: &str, name: &str) -> Value {
     let all = [("name", name), ("group", r.group), ("kind", kind)];
     let given = all.into_iter().filter(|(_, value)| !value.is_empty());
-    given
-        .map(|(key, value)| (key.to_owned(), Value::from(value)))
-        .collect()
+    given.map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
 }
 
 impl fmt::Display for Status {

@@ -72,15 +72,10 @@ impl Store {
     /// events of each type for watches.
     pub fn new(history: usize) -> Self {
         let state = State::new(history);
-        let store = Self {
-            state: Arc::new(Mutex::new(state)),
-        };
+        let store = Self { state: Arc::new(Mutex::new(state)) };
         for name in ["default", "kube-system"] {
-            let created = store.create(
-                &resource::NAMESPACES,
-                "",
-                json!({"metadata": {"name": name}}),
-            );
+            let created =
+                store.create(&resource::NAMESPACES, "", json!({"metadata": {"name": name}}));
             debug_assert!(created.is_ok(), "{created:?}");
         }
         store
@@ -94,14 +89,8 @@ impl Store {
 
     /// All objects of a type, or those of one namespace.
     pub fn list(&self, r: &'static Resource, ns: Option<&str>) -> Listing {
-        let Shelf {
-            items,
-            resource_version,
-        } = self.shelf(r, ns);
-        Listing {
-            items: items.iter().map(|stored| stored.value()).collect(),
-            resource_version,
-        }
+        let Shelf { items, resource_version } = self.shelf(r, ns);
+        Listing { items: items.iter().map(|stored| stored.value()).collect(), resource_version }
     }
 
     /// [`Store::list`], of objects as they are kept.
@@ -128,10 +117,7 @@ impl Store {
         }
         let mut items: Vec<_> = objects.into_values().collect();
         items.retain(|o| ns.is_none_or(|ns| ns == &*o.namespace));
-        Ok(Shelf {
-            items,
-            resource_version: version,
-        })
+        Ok(Shelf { items, resource_version: version })
     }
 
     /// Whether no object of any type is left in a namespace.
@@ -157,9 +143,7 @@ impl Store {
         state.check_namespace(r, ns, meta::name(&object))?;
         if let Some(prefix) = names::generated_from(&object) {
             let free = |name: &String| state.get(r, ns, name).is_err();
-            let name = std::iter::repeat_with(|| names::generate(&prefix))
-                .take(8)
-                .find(free);
+            let name = std::iter::repeat_with(|| names::generate(&prefix)).take(8).find(free);
             let name = name.ok_or_else(|| Status::already_exists(r, &prefix))?;
             strategy::set_name(r, &mut object, &name);
         }
@@ -219,11 +203,8 @@ impl Store {
             return Ok(old);
         }
         strategy::validate_update(r, &old, &new)?;
-        let kind = if deletion::is_finished(r, &new) {
-            EventKind::Deleted
-        } else {
-            EventKind::Modified
-        };
+        let kind =
+            if deletion::is_finished(r, &new) { EventKind::Deleted } else { EventKind::Modified };
         Ok(state.commit(kind, r, new, Some(stored)))
     }
 
@@ -284,11 +265,7 @@ impl Store {
         let table = state.table(r);
         let backlog = table.history.since(version)?.cloned().collect();
         table.watchers.push(sender);
-        Ok(Subscription {
-            backlog,
-            live,
-            resource_version,
-        })
+        Ok(Subscription { backlog, live, resource_version })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

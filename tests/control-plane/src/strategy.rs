@@ -32,21 +32,14 @@ pub(crate) fn prepare_for_create(
 ) -> Result<(), Status> {
     check_shape(r, object)?;
     let metadata = meta::metadata_mut(object);
-    let given_ns = metadata
-        .get("namespace")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let given_ns = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if r.namespaced && !given_ns.is_empty() && given_ns != ns {
         return Err(Status::bad_request(format!(
             "the namespace of the provided object does not match the namespace sent on the request: \
              {given_ns:?} is not {ns:?}"
         )));
     }
-    if metadata
-        .get("resourceVersion")
-        .and_then(Value::as_str)
-        .is_some_and(|v| !v.is_empty())
-    {
+    if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|v| !v.is_empty()) {
         // So says the real one: it does not take this for the client's fault.
         return Err(Status::unexpected(
             "resourceVersion should not be set on objects to be created",
@@ -65,11 +58,7 @@ pub(crate) fn prepare_for_create(
     }
     metadata.insert(
         "uid".into(),
-        json!(
-            Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes())
-                .into_uuid()
-                .to_string()
-        ),
+        json!(Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid().to_string()),
     );
     metadata.insert("creationTimestamp".into(), json!(meta::now()));
     if r.generation {
@@ -102,10 +91,7 @@ pub(crate) fn prepare_for_update(
     check_shape(r, new)?;
     check_identity(r, old, new)?;
     let metadata = meta::metadata_mut(new);
-    for field in SYSTEM_FIELDS
-        .into_iter()
-        .chain(["namespace", "generateName"])
-    {
+    for field in SYSTEM_FIELDS.into_iter().chain(["namespace", "generateName"]) {
         match &old["metadata"][field] {
             Value::Null => metadata.remove(field),
             kept => metadata.insert(field.into(), kept.clone()),
@@ -147,18 +133,12 @@ pub(crate) fn validate_update(
     validation::metadata(r, new, &mut causes);
     if meta::is_terminating(old) {
         let known: Vec<_> = meta::finalizers(old).collect();
-        let added: Vec<_> = meta::finalizers(new)
-            .filter(|f| !known.contains(f))
-            .collect();
+        let added: Vec<_> = meta::finalizers(new).filter(|f| !known.contains(f)).collect();
         if !added.is_empty() {
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers \
                  []string{{{}}}",
-                added
-                    .iter()
-                    .map(|f| format!("{f:?}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                added.iter().map(|f| format!("{f:?}")).collect::<Vec<_>>().join(", ")
             );
             causes.push(Cause::forbidden("metadata.finalizers", &detail));
         }
@@ -177,19 +157,13 @@ fn spec_changed(r: &'static Resource, old: &Value, new: &Value) -> bool {
 }
 
 fn refuse(r: &'static Resource, object: &Value, causes: &[Cause]) -> Result<(), Status> {
-    if causes.is_empty() {
-        Ok(())
-    } else {
-        Err(Status::invalid(r, meta::name(object), causes))
-    }
+    if causes.is_empty() { Ok(()) } else { Err(Status::invalid(r, meta::name(object), causes)) }
 }
 
 /// The body is an object of this kind, or says nothing about its kind.
 fn check_shape(r: &'static Resource, object: &mut Value) -> Result<(), Status> {
     if !object.is_object() {
-        return Err(Status::bad_request(
-            "the body of the request is not a JSON object",
-        ));
+        return Err(Status::bad_request("the body of the request is not a JSON object"));
     }
     for (field, wanted) in [("apiVersion", r.api_version()), ("kind", r.kind.to_owned())] {
         match &object[field] {
@@ -228,9 +202,7 @@ fn check_identity(r: &'static Resource, old: &Value, new: &Value) -> Result<(), 
         );
         return Err(Status::conflict(r, name, &why));
     }
-    let version = new["metadata"]["resourceVersion"]
-        .as_str()
-        .unwrap_or_default();
+    let version = new["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     if !version.is_empty() && Some(version) != old["metadata"]["resourceVersion"].as_str() {
         return Err(Status::conflict(r, name, STALE));
     }

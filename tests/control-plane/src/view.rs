@@ -31,10 +31,7 @@ impl Format {
         };
         for alternative in accept.split(',') {
             let mut parts = alternative.split(';').map(str::trim);
-            if !matches!(
-                parts.next(),
-                Some("application/json" | "*/*" | "application/*")
-            ) {
+            if !matches!(parts.next(), Some("application/json" | "*/*" | "application/*")) {
                 continue;
             }
             let parts: Vec<_> = parts.collect();
@@ -65,11 +62,7 @@ pub(crate) struct View {
 
 /// The type under which objects of `r` are stored.
 pub(crate) fn stored(r: &'static Resource) -> &'static Resource {
-    if r == &resource::EVENTS_V1 {
-        &resource::EVENTS
-    } else {
-        r
-    }
+    if r == &resource::EVENTS_V1 { &resource::EVENTS } else { r }
 }
 
 impl View {
@@ -84,11 +77,7 @@ impl View {
             Format::Table(include) => {
                 let r = stored(self.resource);
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-                Cow::Owned(table::table(
-                    r,
-                    &metadata,
-                    &[table::row(r, object, include)],
-                ))
+                Cow::Owned(table::table(r, &metadata, &[table::row(r, object, include)]))
             }
         }
     }
@@ -105,14 +94,10 @@ impl View {
             return serde_json::to_vec(&table::table(r, metadata, &rows));
         }
         let (kind, api_version) = match self.format {
-            Format::Metadata => (
-                "PartialObjectMetadataList".to_owned(),
-                "meta.k8s.io/v1".to_owned(),
-            ),
-            _ => (
-                format!("{}List", self.resource.kind),
-                self.resource.api_version(),
-            ),
+            Format::Metadata => {
+                ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned())
+            }
+            _ => (format!("{}List", self.resource.kind), self.resource.api_version()),
         };
         let mut list = serde_json::to_vec(&json!({
             "apiVersion": api_version,
@@ -126,10 +111,8 @@ impl View {
             if index > 0 {
                 list.push(b',');
             }
-            let item = Item {
-                object: self.object(&object),
-                typed: self.format == Format::Metadata,
-            };
+            let item =
+                Item { object: self.object(&object), typed: self.format == Format::Metadata };
             serde_json::to_writer(&mut list, &item)?;
         }
         list.extend_from_slice(b"]}");

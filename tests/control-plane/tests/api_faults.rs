@@ -50,36 +50,24 @@ async fn errors_by_verb_resource_and_name_so_many_times(api: Api) {
     assert_eq!(answer.headers["retry-after"], "7");
     assert_eq!(answer.body["details"]["retryAfterSeconds"], 7);
     assert_eq!(answer.refused(503, "ServiceUnavailable"), "try later");
-    api.post(PVS, &volume("b"))
-        .await
-        .refused(503, "ServiceUnavailable");
+    api.post(PVS, &volume("b")).await.refused(503, "ServiceUnavailable");
     assert_eq!(fault.hits(), 2);
     api.post(PVS, &volume("b")).await.ok();
     assert_eq!(fault.hits(), 2);
 
     faults.on_any().name("special").answer(Answer::code(500));
-    api.post(CMS, &config_map("special"))
-        .await
-        .refused(500, "InternalError");
-    api.get(&format!("{CMS}/special"))
-        .await
-        .refused(500, "InternalError");
+    api.post(CMS, &config_map("special")).await.refused(500, "InternalError");
+    api.get(&format!("{CMS}/special")).await.refused(500, "InternalError");
     api.get(&format!("{CMS}/a")).await.ok();
     faults.clear();
-    api.get(&format!("{CMS}/special"))
-        .await
-        .refused(404, "NotFound");
+    api.get(&format!("{CMS}/special")).await.refused(404, "NotFound");
 
     let fault = faults.on(Verb::Patch).subresource("status").forbid();
     let patch = json!({"status": {"phase": "Available"}});
-    api.patch(&format!("{PVS}/a/status"), MERGE, &patch)
-        .await
-        .refused(403, "Forbidden");
+    api.patch(&format!("{PVS}/a/status"), MERGE, &patch).await.refused(403, "Forbidden");
     api.patch(&format!("{PVS}/a"), MERGE, &patch).await.ok();
     fault.clear();
-    api.patch(&format!("{PVS}/a/status"), MERGE, &patch)
-        .await
-        .ok();
+    api.patch(&format!("{PVS}/a/status"), MERGE, &patch).await.ok();
 }
 
 async fn connections_are_reset_before_or_after_the_store_acted(api: Api) {
@@ -92,9 +80,7 @@ async fn connections_are_reset_before_or_after_the_store_acted(api: Api) {
     faults.on(Verb::Create).times(1).reset_after();
     assert!(api.send("POST", CMS, &json, body("a")).await.is_err());
     api.get(&format!("{CMS}/a")).await.ok();
-    let unanswered = api
-        .requests()
-        .count(|r| r.verb == Verb::Create && r.status() == 0);
+    let unanswered = api.requests().count(|r| r.verb == Verb::Create && r.status() == 0);
     assert_eq!(unanswered, 2);
 }
 
@@ -104,31 +90,20 @@ async fn running_watches_are_cut(api: Api) {
     api.post(CMS, &config_map("a")).await.ok();
     maps.next().await;
     api.faults().cut_watches("configmaps");
-    assert!(
-        maps.try_next().await.is_err(),
-        "cut is not the same as ended"
-    );
+    assert!(maps.try_next().await.is_err(), "cut is not the same as ended");
     claims.expect_silence().await;
     let mut again = api.watch(&format!("{CMS}?watch=1")).await;
     assert_eq!(again.next_short().await, is("ADDED", "a"));
 }
 
 async fn a_watch_can_be_told_that_its_version_expired(api: Api) {
-    let fault = api
-        .faults()
-        .on_any()
-        .resource("configmaps")
-        .times(1)
-        .watch_gone();
+    let fault = api.faults().on_any().resource("configmaps").times(1).watch_gone();
     api.get(CMS).await.ok();
     assert_eq!(fault.hits(), 0, "what is no watch has no stale version");
     let mut lines = api.watch(&format!("{CMS}?watch=1&resourceVersion=1")).await;
     assert_eq!(lines.next().await["object"]["code"], 410);
     assert_eq!(fault.hits(), 1);
-    api.watch(&format!("{CMS}?watch=1"))
-        .await
-        .expect_silence()
-        .await;
+    api.watch(&format!("{CMS}?watch=1")).await.expect_silence().await;
 }
 
 async fn held_watches_are_stale_while_reads_are_fresh(api: Api) {
@@ -146,11 +121,7 @@ async fn held_watches_are_stale_while_reads_are_fresh(api: Api) {
     let mut late = api.watch(&format!("{CMS}?watch=1")).await;
     // What is gone by now, a front can no longer show.
     if !api.is_behind_a_front() {
-        assert_eq!(
-            late.next_short().await,
-            is("ADDED", "a"),
-            "a new watch sees the past"
-        );
+        assert_eq!(late.next_short().await, is("ADDED", "a"), "a new watch sees the past");
     }
     late.expect_silence().await;
     hold.release();
@@ -164,20 +135,13 @@ async fn a_held_watch_that_times_out_loses_nothing(api: Api) {
     let before = version(&api.post(CMS, &config_map("a")).await.ok()).to_owned();
     let hold = api.faults().hold_watches("configmaps");
     let query = "watch=1&timeoutSeconds=1&allowWatchBookmarks=true";
-    let mut lines = api
-        .watch(&format!("{CMS}?{query}&resourceVersion={before}"))
-        .await;
+    let mut lines = api.watch(&format!("{CMS}?{query}&resourceVersion={before}")).await;
     api.post(CMS, &config_map("b")).await.ok();
     let bookmark = lines.next().await;
-    assert_eq!(
-        (&bookmark["type"], version(&bookmark["object"])),
-        (&json!("BOOKMARK"), &*before)
-    );
+    assert_eq!((&bookmark["type"], version(&bookmark["object"])), (&json!("BOOKMARK"), &*before));
     assert_eq!(lines.try_next().await.unwrap(), None);
     drop(hold);
-    let mut lines = api
-        .watch(&format!("{CMS}?watch=1&resourceVersion={before}"))
-        .await;
+    let mut lines = api.watch(&format!("{CMS}?watch=1&resourceVersion={before}")).await;
     assert_eq!(lines.next_short().await, is("ADDED", "b"));
 }
 
@@ -187,23 +151,14 @@ async fn every_request_is_on_record(api: Api) {
     let mark = requests.mark();
     let headers = [("user-agent", "me/1.0")];
     let path = format!("{CMS}/a?pretty=0");
-    let body = api
-        .send("GET", &path, &headers, Vec::new())
-        .await
-        .unwrap()
-        .ok();
+    let body = api.send("GET", &path, &headers, Vec::new()).await.unwrap().ok();
     let seen = requests.since(mark);
-    let [get] = seen.as_slice() else {
-        panic!("{seen:?}")
-    };
+    let [get] = seen.as_slice() else { panic!("{seen:?}") };
     assert_eq!(
         (get.verb, get.resource.as_str(), get.name.as_str()),
         (Verb::Get, "configmaps", "a")
     );
-    assert_eq!(
-        (get.namespace.as_str(), get.path.as_str()),
-        ("default", path.as_str())
-    );
+    assert_eq!((get.namespace.as_str(), get.path.as_str()), ("default", path.as_str()));
     assert_eq!((get.status(), get.user_agent.as_str()), (200, "me/1.0"));
     assert_eq!(get.bytes(), body.to_string().len() as u64);
     assert!(!get.writes());
@@ -211,8 +166,5 @@ async fn every_request_is_on_record(api: Api) {
     api.delete(CMS, &Value::Null).await.ok();
     assert_eq!(requests.count(|r| r.verb == Verb::DeleteCollection), 1);
     api.get("/version").await.ok();
-    assert_eq!(
-        requests.all().last().map(|r| r.resource.clone()),
-        Some(String::new())
-    );
+    assert_eq!(requests.all().last().map(|r| r.resource.clone()), Some(String::new()));
 }

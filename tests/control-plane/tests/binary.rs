@@ -28,11 +28,7 @@ fn a_signal_ends_it_despite_a_watch_and_removes_the_kubeconfig() {
         assert_eq!(lines.next().unwrap().unwrap(), export);
         assert!(fs::read_to_string(&kubeconfig).unwrap().contains(address));
         let mut watch = TcpStream::connect(address).unwrap();
-        write!(
-            watch,
-            "GET /api/v1/nodes?watch=true HTTP/1.1\r\nhost: x\r\n\r\n"
-        )
-        .unwrap();
+        write!(watch, "GET /api/v1/nodes?watch=true HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
         let mut head = String::new();
         BufReader::new(&watch).read_line(&mut head).unwrap();
         assert_eq!(head, "HTTP/1.1 200 OK\r\n");

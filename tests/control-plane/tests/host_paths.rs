@@ -33,12 +33,7 @@ impl Fixture {
         for path in ["root/v/sub/deeper", "beside"] {
             fs::create_dir_all(dir.path().join(path)).unwrap();
         }
-        for file in [
-            "root/v/data",
-            "root/v/.hidden",
-            "root/v/sub/deeper/x y",
-            "beside/data",
-        ] {
+        for file in ["root/v/data", "root/v/.hidden", "root/v/sub/deeper/x y", "beside/data"] {
             fs::write(dir.path().join(file), "data").unwrap();
         }
         std::os::unix::fs::symlink(dir.path().join("beside"), dir.path().join("root/v/link"))
@@ -75,10 +70,7 @@ impl Fixture {
     async fn released(&self, policy: &str) {
         let path = self.path("root/v").display().to_string();
         self.bound(policy, &path).await;
-        self.api
-            .delete(&format!("{PVCS}/c"), &Value::Null)
-            .await
-            .ok();
+        self.api.delete(&format!("{PVCS}/c"), &Value::Null).await.ok();
     }
 
     async fn get(&self, path: &str) -> Option<Value> {
@@ -87,10 +79,7 @@ impl Fixture {
     }
 
     async fn until(&self, path: &str, what: &str, is: impl Fn(Option<&Value>) -> bool) {
-        eventually(what, async || {
-            is(self.get(path).await.as_ref()).then_some(())
-        })
-        .await;
+        eventually(what, async || is(self.get(path).await.as_ref()).then_some(())).await;
     }
 
     async fn phase(&self, phase: &str) {
@@ -172,24 +161,18 @@ fn what_is_mounted_in_a_volume_is_safe() {
     let Some(_sandbox) = Sandbox::enter() else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         for policy in ["Recycle", "Delete"] {
-            for (place, why) in [
-                ("root/v/sub", "is mounted in it"),
-                ("root/v", "something is mounted"),
-            ] {
+            for (place, why) in
+                [("root/v/sub", "is mounted in it"), ("root/v", "something is mounted")]
+            {
                 let fixture = Fixture::new().await;
                 fs::create_dir(fixture.path("seen")).unwrap();
                 // The volume without what is mounted in it: without that, the next attempt succeeds.
                 for (what, there) in [("root/v", "seen"), ("beside", place)] {
                     let mut mount = Command::new("mount");
-                    mount
-                        .arg("--bind")
-                        .args([what, there].map(|p| fixture.path(p)));
+                    mount.arg("--bind").args([what, there].map(|p| fixture.path(p)));
                     assert!(mount.status().unwrap().success());
                 }
                 fixture.released(policy).await;

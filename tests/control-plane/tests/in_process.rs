@@ -21,11 +21,8 @@ use tokio::time::Instant;
 const RESYNC: Duration = Duration::from_mins(4);
 
 fn start() -> (InProcess, Client) {
-    let options = Options {
-        node: Some(NodeOptions::new("n1")),
-        resync: RESYNC,
-        ..Options::default()
-    };
+    let options =
+        Options { node: Some(NodeOptions::new("n1")), resync: RESYNC, ..Options::default() };
     let control_plane = InProcess::start(&options).unwrap();
     let client = Client::new(control_plane.service(), "default");
     (control_plane, client)
@@ -60,10 +57,7 @@ async fn a_claim_is_bound_and_a_watch_reports_it() {
     await_condition(pods, "p", running).await.unwrap();
 
     let waited = begin.elapsed();
-    assert!(
-        waited >= RESYNC && waited < 2 * RESYNC,
-        "on its own clock: {waited:?}"
-    );
+    assert!(waited >= RESYNC && waited < 2 * RESYNC, "on its own clock: {waited:?}");
     let mut seen = Vec::new();
     while let Some(event) = phases.try_next().await.unwrap() {
         let (kind, claim) = match event {

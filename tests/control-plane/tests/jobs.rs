@@ -80,12 +80,8 @@ impl Fixture {
     /// The first process id that a script has written.
     async fn pid(&self) -> String {
         let file = self.path("pid");
-        let started = async || {
-            fs::read_to_string(&file)
-                .ok()?
-                .strip_suffix('\n')
-                .map(str::to_owned)
-        };
+        let started =
+            async || fs::read_to_string(&file).ok()?.strip_suffix('\n').map(str::to_owned);
         eventually("it starts", started).await
     }
 }
@@ -135,22 +131,14 @@ async fn a_process_that_does_not_stop_is_killed_after_its_grace_period() {
         let mut jobs = fixture.run(script, patient).await;
         let pid = fixture.pid().await;
         let background = json!({"propagationPolicy": "Background"});
-        fixture
-            .api
-            .delete(&format!("{JOBS}/j"), &background)
-            .await
-            .ok();
+        fixture.api.delete(&format!("{JOBS}/j"), &background).await.ok();
         while jobs.next().await["type"] != "DELETED" {}
         if force {
             let pod = fixture.pod("is there", |_| true).await;
             assert!(is_alive(&pid));
             let name = pod["metadata"]["name"].as_str().unwrap();
             let at_once = json!({"gracePeriodSeconds": 0});
-            fixture
-                .api
-                .delete(&format!("{PODS}/{name}"), &at_once)
-                .await
-                .ok();
+            fixture.api.delete(&format!("{PODS}/{name}"), &at_once).await.ok();
         }
         eventually("it is killed", async || {
             (!is_alive(&pid) && fixture.pods().await.is_empty()).then_some(())

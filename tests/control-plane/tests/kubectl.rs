@@ -152,10 +152,7 @@ fn the_commands_of_kubectl() {
     let control_plane = ControlPlane::start(Options {
         node: Some(NodeOptions::new("n1")),
         kubeconfig: Some(home.path().join("kubeconfig")),
-        processes: Some(ProcessOptions {
-            programs: [].into(),
-            logs: home.path().join("logs"),
-        }),
+        processes: Some(ProcessOptions { programs: [].into(), logs: home.path().join("logs") }),
         ..Options::default()
     })
     .unwrap();
@@ -192,19 +189,14 @@ fn the_first_minute_works() {
     // Whatever fails, nothing is left running.
     let script = format!("trap 'kill $! 2>/dev/null' EXIT\nset -eu\n{script}\nwait");
     let (_, printed) = sh(&home, &script, programs);
-    assert!(
-        printed.contains("data condition met"),
-        "{script}\n{printed}"
-    );
+    assert!(printed.contains("data condition met"), "{script}\n{printed}");
     let bound = printed.lines().filter(|line| line.contains(" Bound "));
     assert_eq!(bound.count(), 2, "{printed}");
     assert!(!kubeconfig.exists(), "it was ended, and has tidied up");
 }
 
 fn there_is_kubectl() -> bool {
-    let version = Command::new("kubectl")
-        .args(["version", "--client"])
-        .output();
+    let version = Command::new("kubectl").args(["version", "--client"]).output();
     let found = version.is_ok_and(|output| output.status.success());
     if !found {
         support::skip("no kubectl");

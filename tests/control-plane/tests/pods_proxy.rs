@@ -24,11 +24,7 @@ async fn echo() -> u16 {
             "method": method.as_str(), "uri": uri.to_string(), "host": text("host"),
             "custom": text("x-custom"), "authorization": text("authorization"),
         });
-        (
-            StatusCode::IM_A_TEAPOT,
-            [("x-pod", "yes")],
-            seen.to_string(),
-        )
+        (StatusCode::IM_A_TEAPOT, [("x-pod", "yes")], seen.to_string())
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -46,10 +42,7 @@ async fn create(api: &Api, name: &str, containers: Value, ip: &str) {
 }
 
 fn container(name: &str, ports: &[u16]) -> Value {
-    let ports: Vec<_> = ports
-        .iter()
-        .map(|port| json!({"containerPort": port}))
-        .collect();
+    let ports: Vec<_> = ports.iter().map(|port| json!({"containerPort": port})).collect();
     json!({"name": name, "image": "i", "ports": ports})
 }
 
@@ -135,18 +128,9 @@ async fn a_permission_for_the_subresource_is_denied_by_its_name() {
             .requests()
             .since(mark)
             .iter()
-            .map(|request| {
-                (
-                    request.subresource.clone(),
-                    request.name.clone(),
-                    request.status(),
-                )
-            })
+            .map(|request| (request.subresource.clone(), request.name.clone(), request.status()))
             .collect();
         let proxied = |code| ("proxy".to_owned(), "p".to_owned(), code);
-        assert_eq!(
-            codes,
-            [proxied(418), proxied(403), (String::new(), "p".into(), 200)]
-        );
+        assert_eq!(codes, [proxied(418), proxied(403), (String::new(), "p".into(), 200)]);
     }
 }

@@ -112,13 +112,9 @@ fn a_power_cut_after_each_write_of_a_mark_loses_no_data_and_no_volume() {
         volumes.drain(..2).partition(|it| it.fs_type.is_none());
     all_clean(&bench, &pending);
     for device in &devices {
-        let text = format!(
-            "{} may hold the data of a tenant: its mark is pending",
-            device.path.display()
-        );
-        bench
-            .stage
-            .eventually(&text, || bench.log().contains(&text));
+        let text =
+            format!("{} may hold the data of a tenant: its mark is pending", device.path.display());
+        bench.stage.eventually(&text, || bench.log().contains(&text));
     }
     all_clean(&bench, &volumes[4..]);
     for volume in &volumes[2..4] {
@@ -130,9 +126,6 @@ fn a_power_cut_after_each_write_of_a_mark_loses_no_data_and_no_volume() {
     assert_eq!(left(&bench, volumes[2..4].iter()), data);
     let log = bench.log();
     let (_, log) = log.rsplit_once("--- power on ---").unwrap();
-    let cleaned: Vec<_> = log
-        .lines()
-        .filter(|it| it.contains("cleaning the volume"))
-        .collect();
+    let cleaned: Vec<_> = log.lines().filter(|it| it.contains("cleaning the volume")).collect();
     assert_eq!(cleaned.len(), 2, "only what was not wiped: {cleaned:?}");
 }

@@ -6,13 +6,8 @@ use super::*;
 use crate::recorder::{Recorder, Step};
 use crate::volumes::{SIZES, umount};
 
-const STATES: [MarkState; 5] = [
-    MarkState::Pending,
-    MarkState::Offered,
-    MarkState::Used,
-    MarkState::Wiping,
-    MarkState::Free,
-];
+const STATES: [MarkState; 5] =
+    [MarkState::Pending, MarkState::Offered, MarkState::Used, MarkState::Wiping, MarkState::Free];
 
 /// The write of a mark, and the steps of the disk meanwhile.
 type Written = (MarkState, Range<usize>);
@@ -131,13 +126,7 @@ fn file_that_an_attribute_replaced_stays_away_after_a_power_cut() {
     let sandbox = sandbox!("mkfs.ext4");
     let (recorder, disk, path) = recorded(&sandbox, "ext4");
     let root = sandbox.tmpfs("root", "size=4m").unwrap();
-    let volume = || {
-        Volume::new(
-            Opened::Root(open(&root).unwrap()),
-            &root,
-            path.join("state"),
-        )
-    };
+    let volume = || Volume::new(Opened::Root(open(&root).unwrap()), &root, path.join("state"));
     let marked = volume();
     marked.set_flags(IFlags::IMMUTABLE);
     assert_eq!(marked.write(MarkState::Wiping), Place::StateDirectory);

@@ -42,10 +42,7 @@ fn attributes_of_the_root_are_restored() {
                 extent_size: if fs_type == "xfs" { extent_size } else { 0 },
                 ..Inode::default()
             };
-            let inode = Some(Inode {
-                flags: inode.flags | IFlags::NODUMP.bits(),
-                ..inode
-            });
+            let inode = Some(Inode { flags: inode.flags | IFlags::NODUMP.bits(), ..inode });
             let failed = RootAttributes { inode, ..read() }.restore(root.as_fd());
             assert_eq!(failed, Vec::<String>::new(), "{fs_type}");
         };
@@ -103,16 +100,10 @@ fn refused_attributes_of_the_root_are_reported() {
     let path = sandbox.tmpfs("disk", "size=1m").unwrap();
     let root = File::open(&path).unwrap();
     let same = RootAttributes::read(root.as_fd()).unwrap();
-    let prepared = RootAttributes {
-        uid: 5,
-        ..same.clone()
-    };
+    let prepared = RootAttributes { uid: 5, ..same.clone() };
     ioctl_setflags(&root, IFlags::IMMUTABLE).unwrap();
     assert_eq!(same.restore(root.as_fd()), [""; 0], "nothing to do");
     let failed = prepared.restore(root.as_fd());
     ioctl_setflags(&root, IFlags::empty()).unwrap();
-    assert!(
-        failed[0].starts_with("owner: Operation not permitted"),
-        "{failed:?}"
-    );
+    assert!(failed[0].starts_with("owner: Operation not permitted"), "{failed:?}");
 }

@@ -43,11 +43,7 @@ pub fn a_failed_disk(cluster: &Cluster, page: &mut Procedure) {
     let mut replacing = page.begin("replace");
     answer(&mut replacing, "1");
     replacing.wait_up_to(TIMEOUT, "umount");
-    assert!(
-        replacing.screen().contains("default/app"),
-        "{}",
-        replacing.screen()
-    );
+    assert!(replacing.screen().contains("default/app"), "{}", replacing.screen());
     assert_eq!(entries(path(&pv)), ["file"], "it is not cleaned");
     assert!(is_kept(cluster, &pv));
     page.follow("umount --lazy");
@@ -100,10 +96,7 @@ pub fn a_healthy_disk(cluster: &Cluster, page: &mut Procedure) {
     page.set("POD", name(&release.pod()));
     page.set("IN_POD", "/mnt/healthy/disk-0");
     let said = page.follow("clean --yes");
-    assert!(
-        said.lines().last().unwrap().starts_with("Cleaned"),
-        "{said}"
-    );
+    assert!(said.lines().last().unwrap().starts_with("Cleaned"), "{said}");
     assert!(entries(volume).is_empty());
     page.follow("rmdir");
     assert_eq!(retiring.end(), Some(0), "{}", retiring.screen());
@@ -183,11 +176,7 @@ pub fn more_disks(cluster: &Cluster, page: &mut Procedure) {
         "classes:\\n- name: second\\n  hostDir: {}\\n  storageClass: true",
         second.display()
     );
-    fs::write(
-        &editor,
-        format!("sed --in-place 's|^classes:|{class}|' \"$1\"\n"),
-    )
-    .unwrap();
+    fs::write(&editor, format!("sed --in-place 's|^classes:|{class}|' \"$1\"\n")).unwrap();
     page.set("EDITOR", format!("sh {}", editor.display()));
     page.follow("helm upgrade");
     cluster.available("second", 1);
@@ -229,14 +218,8 @@ pub fn back_to_go(cluster: &Cluster, page: &mut Procedure) {
         let go = made_by_go(cluster, "back", path(pv));
         assert_eq!(name(pv), name(&go));
         let by = "pv.kubernetes.io/provisioned-by";
-        assert_eq!(
-            pv["metadata"]["annotations"][by],
-            go["metadata"]["annotations"][by]
-        );
-        assert!(
-            said.contains(go["metadata"]["annotations"][by].as_str().unwrap()),
-            "{said}"
-        );
+        assert_eq!(pv["metadata"]["annotations"][by], go["metadata"]["annotations"][by]);
+        assert!(said.contains(go["metadata"]["annotations"][by].as_str().unwrap()), "{said}");
         for (field, value) in go["spec"].as_object().unwrap() {
             assert_eq!(pv["spec"][field], *value, "{field}");
         }

@@ -21,18 +21,10 @@ pub struct Page {
     heading: &'static str,
 }
 
-pub const OPERATIONS: Page = Page {
-    text: include_str!("../../../docs/operations.md"),
-    heading: "\n## ",
-};
-pub const MARKS: Page = Page {
-    text: include_str!("../../../docs/marks.md"),
-    heading: "\n### ",
-};
-pub const UPGRADE: Page = Page {
-    text: include_str!("../../../docs/upgrade.md"),
-    heading: "\n## ",
-};
+pub const OPERATIONS: Page =
+    Page { text: include_str!("../../../docs/operations.md"), heading: "\n## " };
+pub const MARKS: Page = Page { text: include_str!("../../../docs/marks.md"), heading: "\n### " };
+pub const UPGRADE: Page = Page { text: include_str!("../../../docs/upgrade.md"), heading: "\n## " };
 /// The section that the others begin with.
 pub const PRELUDE: &str = "Before you begin";
 /// How a block for a shell on the node begins.
@@ -78,11 +70,7 @@ impl Procedure {
     /// The section of this title.
     pub fn titled(page: &Page, title: &str) -> Self {
         let procedure = Self {
-            blocks: page
-                .blocks(title)
-                .into_iter()
-                .map(|block| (block, false))
-                .collect(),
+            blocks: page.blocks(title).into_iter().map(|block| (block, false)).collect(),
             dir: tempfile::tempdir().unwrap(),
         };
         procedure.set("NS", SYSTEM);
@@ -110,11 +98,7 @@ impl Procedure {
     pub fn set(&self, variable: &str, value: impl AsRef<Path>) {
         let value = value.as_ref().display();
         let mut options = OpenOptions::new();
-        let mut file = options
-            .append(true)
-            .create(true)
-            .open(self.variables())
-            .unwrap();
+        let mut file = options.append(true).create(true).open(self.variables()).unwrap();
         writeln!(file, "export {variable}='{value}'").unwrap();
     }
 
@@ -194,11 +178,7 @@ impl Procedure {
 
     /// Fails if a block was left out.
     pub fn was_followed(&self) {
-        let left: Vec<_> = self
-            .blocks
-            .iter()
-            .filter(|(_, followed)| !followed)
-            .collect();
+        let left: Vec<_> = self.blocks.iter().filter(|(_, followed)| !followed).collect();
         assert!(left.is_empty(), "not run by any test: {left:#?}");
     }
 }

@@ -61,14 +61,7 @@ pub fn pauses(cluster: &Cluster, page: &mut Procedure) {
 /// Another disk takes a volume's place, with a file of its own.
 fn exchange(volume: &Path, disk: &Path) {
     umount(volume).unwrap();
-    mount(
-        Some(disk),
-        volume,
-        Some("ext4"),
-        MsFlags::empty(),
-        None::<&str>,
-    )
-    .unwrap();
+    mount(Some(disk), volume, Some("ext4"), MsFlags::empty(), None::<&str>).unwrap();
     fs::write(volume.join("stranger"), "").unwrap();
 }
 
@@ -105,15 +98,11 @@ pub fn mismatches(cluster: &Cluster, page: &mut Procedure) {
 /// Releases a volume, and does something to it before it can be cleaned.
 fn release_paused(cluster: &Cluster, pv: &Value, claim: &str, pod: &str, before: impl Fn()) {
     let paused = "local-volume-provisioner/paused";
-    cluster
-        .kubectl(&["annotate", "pv", name(pv), &format!("{paused}=true")])
-        .unwrap();
+    cluster.kubectl(&["annotate", "pv", name(pv), &format!("{paused}=true")]).unwrap();
     release(cluster, claim, pod);
     cluster.in_phase(pv, "Released");
     before();
-    cluster
-        .kubectl(&["annotate", "pv", name(pv), &format!("{paused}-")])
-        .unwrap();
+    cluster.kubectl(&["annotate", "pv", name(pv), &format!("{paused}-")]).unwrap();
 }
 
 pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
@@ -135,10 +124,7 @@ pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
     assert_eq!(read, "data\n");
     cluster.delete_claim("claim");
     cluster.recycled(&pv);
-    assert!(
-        entries(path(&pv)).is_empty(),
-        "in the end it is cleaned, as ever"
-    );
+    assert!(entries(path(&pv)).is_empty(), "in the end it is cleaned, as ever");
 
     // The PV is deleted under the claim, and then the claim.
     let pv = in_use(cluster, "saved", "second", "app");
@@ -166,14 +152,7 @@ pub fn mistakes(cluster: &Cluster, page: &mut Procedure) {
 fn mount_inside(volume: &Path) {
     let inner = volume.join("inner");
     fs::create_dir(&inner).unwrap();
-    mount(
-        Some("tmpfs"),
-        &inner,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        None::<&str>,
-    )
-    .unwrap();
+    mount(Some("tmpfs"), &inner, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
 }
 
 pub fn failures(cluster: &Cluster, page: &mut Procedure) {
@@ -198,9 +177,7 @@ pub fn failures(cluster: &Cluster, page: &mut Procedure) {
     page.about(&pv);
     page.follow("umount --lazy");
     page.confirm("--forget", name(&pv));
-    installed.still("it is not offered with the data in it", || {
-        cluster.pvs().is_empty()
-    });
+    installed.still("it is not offered with the data in it", || cluster.pvs().is_empty());
 }
 
 pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
@@ -214,19 +191,13 @@ pub fn more_to_see(cluster: &Cluster, page: &mut Procedure) {
     let pv = in_use(cluster, "logged", "claim", "app");
     page.about(&pv);
     let said = page.follow("status");
-    assert!(
-        said.contains("node-real: ready") && said.contains(name(&pv)),
-        "{said}"
-    );
+    assert!(said.contains("node-real: ready") && said.contains(name(&pv)), "{said}");
     page.follow("logLevel=debug");
     level_is("debug");
     release(cluster, "claim", "app");
     cluster.recycled(&pv);
     let said = page.follow("--since=5m");
-    assert!(
-        said.contains("DEBUG") && said.contains("the directory is empty"),
-        "{said}"
-    );
+    assert!(said.contains("DEBUG") && said.contains("the directory is empty"), "{said}");
     page.follow("logLevel=info");
     level_is("info");
 }

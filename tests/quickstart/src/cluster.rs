@@ -46,20 +46,14 @@ impl Cluster {
             kubeconfig: Some(sandbox.path().join("kubeconfig")),
             ..Options::default()
         })?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let kubeconfig = Kubeconfig::from_yaml(&control_plane.kubeconfig())?;
         let client = runtime.block_on(async {
             let options = KubeConfigOptions::default();
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
             anyhow::Ok(Client::try_from(config)?)
         })?;
-        Ok(Self {
-            control_plane,
-            client,
-            runtime,
-        })
+        Ok(Self { control_plane, client, runtime })
     }
 
     /// Where it serves.
@@ -103,21 +97,11 @@ impl Cluster {
             .iter()
             .map(|column| column["name"].as_str().unwrap_or_default().to_uppercase())
             .collect();
-        let chosen: Vec<usize> = wanted
-            .iter()
-            .filter_map(|name| headings.iter().position(|h| h == name))
-            .collect();
-        let mut rows = vec![
-            chosen
-                .iter()
-                .map(|&at| headings[at].clone())
-                .collect::<Vec<_>>(),
-        ];
+        let chosen: Vec<usize> =
+            wanted.iter().filter_map(|name| headings.iter().position(|h| h == name)).collect();
+        let mut rows = vec![chosen.iter().map(|&at| headings[at].clone()).collect::<Vec<_>>()];
         rows.extend(array(&table["rows"]).iter().map(|row| {
-            chosen
-                .iter()
-                .map(|&at| row["cells"][at].as_str().unwrap_or_default().into())
-                .collect()
+            chosen.iter().map(|&at| row["cells"][at].as_str().unwrap_or_default().into()).collect()
         }));
         Ok(columns(&rows))
     }
@@ -140,17 +124,10 @@ impl Cluster {
     }
 
     fn ask(&self, method: Method, path: &str, accept: &str, body: &Value) -> Result<Value> {
-        let body = if body.is_null() {
-            Vec::new()
-        } else {
-            serde_json::to_vec(body)?
-        };
+        let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body)? };
         let what = format!("{method} {path}");
-        let content_type = if method == Method::PATCH {
-            "application/merge-patch+json"
-        } else {
-            JSON
-        };
+        let content_type =
+            if method == Method::PATCH { "application/merge-patch+json" } else { JSON };
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -168,8 +145,5 @@ pub fn is_available(pv: &Value) -> bool {
 
 /// The text at a JSON pointer, empty where there is none.
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

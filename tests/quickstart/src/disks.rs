@@ -75,17 +75,9 @@ impl Machine {
         fs::write(&neighbour, "not a tenant's\n")?;
         let no_volumes = vec![
             (fifo, "a FIFO, which is no disk".to_owned()),
-            (
-                unmounted,
-                "a directory on which nothing is mounted".to_owned(),
-            ),
+            (unmounted, "a directory on which nothing is mounted".to_owned()),
         ];
-        Ok(Self {
-            disks,
-            left_out,
-            no_volumes,
-            neighbour,
-        })
+        Ok(Self { disks, left_out, no_volumes, neighbour })
     }
 }
 
@@ -104,14 +96,8 @@ fn why(sandbox: &Sandbox, error: &Error) -> String {
 
 /// A loop device over a file of its own name in the sandbox, which both vanish with.
 fn loop_device(sandbox: &Sandbox, name: &str, size: u64) -> Result<LoopDevice> {
-    let path = sandbox
-        .dir("images")?
-        .join(format!("quickstart-{}-{name}.img", std::process::id()));
-    let image = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&path)?;
+    let path = sandbox.dir("images")?.join(format!("quickstart-{}-{name}.img", std::process::id()));
+    let image = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
     image.set_len(size)?;
     LoopDevice::over(&image).context("no loop device to be had")
 }
@@ -120,11 +106,7 @@ fn ext4(sandbox: &Sandbox) -> Result<Disk> {
     let device = loop_device(sandbox, "ext4", 64 * MIB)?;
     device.format("ext4")?;
     let path = sandbox.mount(device.path(), "ext4", &format!("{FILESYSTEMS}/ssd"))?;
-    Ok(Disk::directory(
-        path,
-        &format!("ext4 on {}", device.path().display()),
-        Some(device),
-    ))
+    Ok(Disk::directory(path, &format!("ext4 on {}", device.path().display()), Some(device)))
 }
 
 fn raw(sandbox: &Sandbox) -> Result<Disk> {
@@ -132,22 +114,12 @@ fn raw(sandbox: &Sandbox) -> Result<Disk> {
     let path = sandbox.dir(DEVICES)?.join("nvme");
     symlink(device.path(), &path)?;
     let what = format!("the raw block device {}", device.path().display());
-    Ok(Disk {
-        path,
-        what,
-        _device: Some(device),
-        raw: true,
-    })
+    Ok(Disk { path, what, _device: Some(device), raw: true })
 }
 
 impl Disk {
     fn directory(path: PathBuf, what: &str, device: Option<LoopDevice>) -> Self {
-        Self {
-            path,
-            what: what.to_owned(),
-            _device: device,
-            raw: false,
-        }
+        Self { path, what: what.to_owned(), _device: device, raw: false }
     }
 
     /// Whether it is offered as a device, not as a directory.
@@ -157,11 +129,7 @@ impl Disk {
 
     /// The last component of its path.
     pub fn name(&self) -> String {
-        self.path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// What a tenant leaves behind.
@@ -174,10 +142,7 @@ impl Disk {
         }
         fs::create_dir_all(self.path.join("reports/2026"))?;
         fs::write(self.path.join("customers.db"), MARK)?;
-        fs::write(
-            self.path.join("reports/2026/january.txt"),
-            "a tenant's secret\n",
-        )?;
+        fs::write(self.path.join("reports/2026/january.txt"), "a tenant's secret\n")?;
         symlink(neighbour, self.path.join("way-out"))?;
         Ok(())
     }

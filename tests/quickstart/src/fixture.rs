@@ -26,11 +26,7 @@ impl Fixture {
     /// Mounts the disks, writes the configuration and starts the control plane.
     pub fn create(sandbox: Sandbox) -> Result<Self> {
         let binary = std::env::current_exe()?.with_file_name(PROVISIONER);
-        ensure!(
-            binary.is_file(),
-            "there is no {}; cargo build makes it",
-            binary.display()
-        );
+        ensure!(binary.is_file(), "there is no {}; cargo build makes it", binary.display());
         let machine = Machine::mount(&sandbox)?;
         // As the kubelet has it on a node on which no pod uses a volume.
         sandbox.dir("kubelet/pods/of-something-else")?;
@@ -52,42 +48,23 @@ impl Fixture {
     pub fn storage_class_map(&self) -> String {
         let class = |name: &str| {
             let dir = self.sandbox.path().join(name);
-            let mode = if name == DEVICES {
-                "  volumeMode: Block\n"
-            } else {
-                ""
-            };
-            format!(
-                "{name}:\n  hostDir: {0}\n  mountDir: {0}\n{mode}",
-                dir.display()
-            )
+            let mode = if name == DEVICES { "  volumeMode: Block\n" } else { "" };
+            format!("{name}:\n  hostDir: {0}\n  mountDir: {0}\n{mode}", dir.display())
         };
         self.classes().into_iter().map(class).collect()
     }
 
     /// The classes that have a disk.
     pub fn classes(&self) -> Vec<&'static str> {
-        let raw = self
-            .machine
-            .disks
-            .iter()
-            .any(Disk::is_raw)
-            .then_some(DEVICES);
+        let raw = self.machine.disks.iter().any(Disk::is_raw).then_some(DEVICES);
         [FILESYSTEMS].into_iter().chain(raw).collect()
     }
 
     /// What `discover` says about the disks, without any cluster.
     pub fn discover(&self) -> Result<String> {
-        let output = self
-            .command("discover")
-            .output()
-            .context("running discover")?;
+        let output = self.command("discover").output().context("running discover")?;
         let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "discover: {}\n{errors}",
-            output.status
-        );
+        ensure!(output.status.success(), "discover: {}\n{errors}", output.status);
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -107,24 +84,15 @@ impl Fixture {
 
     /// What the provisioner answers over HTTP.
     pub fn http(&mut self, path: &str) -> Result<String> {
-        let provisioner = self
-            .provisioner
-            .as_mut()
-            .context("the provisioner has not started")?;
+        let provisioner = self.provisioner.as_mut().context("the provisioner has not started")?;
         let (code, body) = provisioner.http_get(path)?;
-        ensure!(
-            code == 200,
-            "{path} of the provisioner answers {code}: {body}"
-        );
+        ensure!(code == 200, "{path} of the provisioner answers {code}: {body}");
         Ok(body)
     }
 
     /// What the provisioner has logged.
     pub fn log(&self) -> String {
-        self.provisioner
-            .as_ref()
-            .map(Program::log)
-            .unwrap_or_default()
+        self.provisioner.as_ref().map(Program::log).unwrap_or_default()
     }
 
     fn log_file(&self) -> PathBuf {
@@ -157,17 +125,10 @@ pub fn forbidden(error: &Error) -> String {
         let path = Path::new("/proc/sys").join(name.replace('.', "/"));
         fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
     };
-    let remedy = FORBIDDING
-        .iter()
-        .find(|(name, forbids, _)| is_set(name, forbids))
-        .map_or_else(
-            || "start the container that this is with --privileged".to_owned(),
-            |(name, _, allows)| format!("allow it with: sysctl -w {name}={allows}"),
-        );
-    let root = if nix::unistd::geteuid().is_root() {
-        ""
-    } else {
-        "run this as root, or "
-    };
+    let remedy = FORBIDDING.iter().find(|(name, forbids, _)| is_set(name, forbids)).map_or_else(
+        || "start the container that this is with --privileged".to_owned(),
+        |(name, _, allows)| format!("allow it with: sysctl -w {name}={allows}"),
+    );
+    let root = if nix::unistd::geteuid().is_root() { "" } else { "run this as root, or " };
     format!("this machine allows no mount namespace of our own ({error:#}); {root}{remedy}")
 }

@@ -17,21 +17,13 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// to be removed afterwards.
 pub fn keep(fixture: &mut Fixture, printer: &mut Printer) -> Result<()> {
     // The handler is installed before the text asks for the key.
-    let mut interrupt = fixture
-        .cluster
-        .block_on(async { signal(SignalKind::interrupt()) })?;
-    let provisioner = fixture
-        .provisioner
-        .as_mut()
-        .context("the provisioner has not started")?;
+    let mut interrupt = fixture.cluster.block_on(async { signal(SignalKind::interrupt()) })?;
+    let provisioner = fixture.provisioner.as_mut().context("the provisioner has not started")?;
     let address = provisioner.http_address()?;
     let pid = std::process::id();
     let scratch = fixture.sandbox.path().display();
-    let user = if fixture.sandbox.in_user_namespace() {
-        "--user --preserve-credentials "
-    } else {
-        ""
-    };
+    let user =
+        if fixture.sandbox.in_user_namespace() { "--user --preserve-credentials " } else { "" };
     printer.step("It stays, until you press Ctrl-C")?;
     printer.say(&format!(
         "The cluster, from another terminal:\n\

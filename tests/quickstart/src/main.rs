@@ -54,13 +54,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ended = story::tell(&mut fixture, &mut printer).and_then(|()| {
-        if args.keep {
-            keep::keep(&mut fixture, &mut printer)
-        } else {
-            Ok(())
-        }
-    });
+    let ended = story::tell(&mut fixture, &mut printer)
+        .and_then(|()| if args.keep { keep::keep(&mut fixture, &mut printer) } else { Ok(()) });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the pipe has closed it: `scripts/quickstart | head`.

@@ -25,11 +25,7 @@ impl Printer {
     pub fn new() -> Self {
         let out = io::stdout();
         let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self {
-            out,
-            colour,
-            steps: 0,
-        }
+        Self { out, colour, steps: 0 }
     }
 
     /// Begins the next step of the story.
@@ -41,8 +37,7 @@ impl Printer {
 
     /// A paragraph; the caller breaks its lines.
     pub fn say(&mut self, text: &str) -> Result<()> {
-        text.lines()
-            .try_for_each(|line| self.line(&format!("   {line}")))
+        text.lines().try_for_each(|line| self.line(&format!("   {line}")))
     }
 
     /// A pause.
@@ -71,11 +66,7 @@ impl Printer {
         let lines: Vec<_> = log.lines().collect();
         if !lines.is_empty() {
             let tail = &lines[lines.len().saturating_sub(TAIL)..];
-            let _ = writeln!(
-                err,
-                "\nThe end of the provisioner's log:\n{}",
-                tail.join("\n")
-            );
+            let _ = writeln!(err, "\nThe end of the provisioner's log:\n{}", tail.join("\n"));
         }
     }
 
@@ -84,26 +75,16 @@ impl Printer {
     }
 
     fn paint(&self, colour: &str, text: &str) -> String {
-        if self.colour {
-            format!("\x1b[{colour}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
 /// Rows in columns, as `kubectl` aligns them.
 pub fn columns<C: Display>(rows: &[Vec<C>]) -> String {
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| row.iter().map(ToString::to_string).collect())
-        .collect();
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(ToString::to_string).collect()).collect();
     let widest = |column: usize| {
-        cells
-            .iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
+        cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
     };
     let lines = cells.iter().map(|row| {
         let padded = row.iter().enumerate().map(|(column, cell)| {

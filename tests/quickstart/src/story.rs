@@ -15,14 +15,7 @@ use crate::tenant::{Tenancy, move_in};
 /// The columns that fit a terminal.
 const OF_CLASSES: &[&str] = &["NAME", "AGE"];
 const OF_PVS: &[&str] = &["NAME", "CAPACITY", "STATUS", "CLAIM", "STORAGECLASS", "AGE"];
-const OF_CLAIMS: &[&str] = &[
-    "NAME",
-    "STATUS",
-    "VOLUME",
-    "CAPACITY",
-    "STORAGECLASS",
-    "AGE",
-];
+const OF_CLAIMS: &[&str] = &["NAME", "STATUS", "VOLUME", "CAPACITY", "STORAGECLASS", "AGE"];
 const OF_PODS: &[&str] = &["NAME", "READY", "STATUS", "AGE"];
 
 /// Runs it from the disks to the second tenant.
@@ -41,16 +34,8 @@ pub fn tell(fixture: &mut Fixture, printer: &mut Printer) -> Result<()> {
 
 fn the_disks(fixture: &Fixture, printer: &mut Printer) -> Result<()> {
     printer.step("A node with some disks, mounted where only this process sees them")?;
-    let disks = fixture
-        .machine
-        .disks
-        .iter()
-        .map(|disk| (&disk.path, &disk.what));
-    let no_volumes = fixture
-        .machine
-        .no_volumes
-        .iter()
-        .map(|(path, what)| (path, what));
+    let disks = fixture.machine.disks.iter().map(|disk| (&disk.path, &disk.what));
+    let no_volumes = fixture.machine.no_volumes.iter().map(|(path, what)| (path, what));
     let rows: Vec<_> = disks
         .chain(no_volumes)
         .map(|(path, what)| vec![path.display().to_string(), what.clone()])
@@ -68,11 +53,7 @@ fn discovery(fixture: &Fixture, printer: &mut Printer) -> Result<()> {
     let found = fixture.discover()?;
     printer.shell("local-volume-provisioner discover", &found)?;
     for disk in &fixture.machine.disks {
-        ensure!(
-            found.contains(&disk.name()),
-            "discover does not find {}",
-            disk.path.display()
-        );
+        ensure!(found.contains(&disk.name()), "discover does not find {}", disk.path.display());
     }
     Ok(())
 }
@@ -94,10 +75,8 @@ fn offering(fixture: &mut Fixture, printer: &mut Printer) -> Result<()> {
             }),
         )?;
     }
-    printer.shell(
-        "kubectl get storageclass",
-        &fixture.cluster.table(STORAGE_CLASSES, OF_CLASSES)?,
-    )?;
+    printer
+        .shell("kubectl get storageclass", &fixture.cluster.table(STORAGE_CLASSES, OF_CLASSES)?)?;
     let start = Instant::now();
     fixture.start_provisioner()?;
     let wanted = fixture.machine.disks.len();
@@ -111,19 +90,14 @@ fn offering(fixture: &mut Fixture, printer: &mut Printer) -> Result<()> {
     })?;
     let took = start.elapsed().as_millis();
     printer.shell("kubectl get pv", &fixture.cluster.table(PVS, OF_PVS)?)?;
-    printer.proven(&format!(
-        "{wanted} volumes offered {took} ms after the start of the process"
-    ))
+    printer.proven(&format!("{wanted} volumes offered {took} ms after the start of the process"))
 }
 
 fn a_tenant(fixture: &Fixture, printer: &mut Printer) -> Result<Vec<Tenancy>> {
     printer.step("A tenant claims them all")?;
     let tenancies = move_in(fixture, "tenant-1", "data")?;
     printer.shell("kubectl get pod", &fixture.cluster.table(PODS, OF_PODS)?)?;
-    printer.shell(
-        "kubectl get pvc",
-        &fixture.cluster.table(CLAIMS, OF_CLAIMS)?,
-    )?;
+    printer.shell("kubectl get pvc", &fixture.cluster.table(CLAIMS, OF_CLAIMS)?)?;
     Ok(tenancies)
 }
 
@@ -132,11 +106,7 @@ fn data(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Resu
     for tenancy in tenancies {
         let disk = &fixture.machine.disks[tenancy.disk];
         disk.write(&fixture.machine.neighbour)?;
-        ensure!(
-            !disk.contents()?.is_empty(),
-            "nothing was written to {}",
-            disk.path.display()
-        );
+        ensure!(!disk.contents()?.is_empty(), "nothing was written to {}", disk.path.display());
     }
     let rows = tenancies.iter().map(|tenancy| {
         let disk = &fixture.machine.disks[tenancy.disk];
@@ -144,9 +114,7 @@ fn data(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Resu
     });
     printer.say(&columns(&rows.collect::<Result<Vec<_>>>()?))?;
     let neighbour = fixture.machine.neighbour.display();
-    printer.say(&format!(
-        "way-out is a symbolic link to {neighbour}, which must survive."
-    ))
+    printer.say(&format!("way-out is a symbolic link to {neighbour}, which must survive."))
 }
 
 fn release(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Result<Vec<u128>> {
@@ -172,11 +140,7 @@ fn release(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> R
         )?;
         let took = start.elapsed().as_millis();
         let after = disk.contents()?;
-        let contents = if after.is_empty() {
-            "nothing".to_owned()
-        } else {
-            after.join("  ")
-        };
+        let contents = if after.is_empty() { "nothing".to_owned() } else { after.join("  ") };
         printer.shell(
             &format!("kubectl delete pvc {}", tenancy.claim),
             &columns(&[
@@ -184,12 +148,7 @@ fn release(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> R
                 vec!["after", contents.as_str()],
             ]),
         )?;
-        ensure!(
-            after.is_empty(),
-            "{} still holds {}",
-            disk.path.display(),
-            contents
-        );
+        ensure!(after.is_empty(), "{} still holds {}", disk.path.display(), contents);
         printer.proven(&format!(
             "{} is clean, and offered again as {} after {took} ms",
             disk.name(),
@@ -202,10 +161,7 @@ fn release(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> R
         "{} was deleted through a symbolic link",
         fixture.machine.neighbour.display()
     );
-    printer.proven(&format!(
-        "{} is still there",
-        fixture.machine.neighbour.display()
-    ))?;
+    printer.proven(&format!("{} is still there", fixture.machine.neighbour.display()))?;
     printer.shell("kubectl get pv", &fixture.cluster.table(PVS, OF_PVS)?)?;
     Ok(times)
 }
@@ -213,19 +169,11 @@ fn release(fixture: &Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> R
 fn the_next_tenant(fixture: &Fixture, printer: &mut Printer) -> Result<Vec<Tenancy>> {
     printer.step("The next tenant finds nothing")?;
     let tenancies = move_in(fixture, "tenant-2", "fresh")?;
-    printer.shell(
-        "kubectl get pvc",
-        &fixture.cluster.table(CLAIMS, OF_CLAIMS)?,
-    )?;
+    printer.shell("kubectl get pvc", &fixture.cluster.table(CLAIMS, OF_CLAIMS)?)?;
     for tenancy in &tenancies {
         let disk = &fixture.machine.disks[tenancy.disk];
         let found = disk.contents()?;
-        ensure!(
-            found.is_empty(),
-            "{} still holds {}",
-            disk.path.display(),
-            found.join("  ")
-        );
+        ensure!(found.is_empty(), "{} still holds {}", disk.path.display(), found.join("  "));
     }
     printer.proven(&format!("{} volumes, all empty", tenancies.len()))?;
     Ok(tenancies)
@@ -244,9 +192,7 @@ fn a_lost_object(
     fixture.cluster.lose(PVS, &lost.pv)?;
     let provisioner = &mut fixture.provisioner;
     let skipped = fixture.cluster.eventually("dirty volume", |_| {
-        let provisioner = provisioner
-            .as_mut()
-            .context("the provisioner has not started")?;
+        let provisioner = provisioner.as_mut().context("the provisioner has not started")?;
         let status: Value = serde_json::from_str(&provisioner.http_get("/status")?.1)?;
         let classes = status["classes"].as_array().into_iter().flatten();
         let mut volumes =
@@ -265,35 +211,22 @@ fn a_lost_object(
     let (why, _) = detail.split_once(", of PV UID").context("it names no PV")?;
     printer.say(&format!("{} ...", why.replace(&path, &entry)))?;
     let disk = &fixture.machine.disks[lost.disk];
-    ensure!(
-        !disk.contents()?.is_empty(),
-        "the data on {entry} was deleted"
-    );
-    printer.proven(&format!(
-        "{entry} keeps its data: its mark names a PV that is gone"
-    ))
+    ensure!(!disk.contents()?.is_empty(), "the data on {entry} was deleted");
+    printer.proven(&format!("{entry} keeps its data: its mark names a PV that is gone"))
 }
 
 fn what_it_says(fixture: &mut Fixture, printer: &mut Printer, tenancies: &[Tenancy]) -> Result<()> {
     printer.step("What the provisioner itself says")?;
     let first = tenancies.first().context("there was no tenant")?;
     let log = fixture.log();
-    let story: Vec<_> = log
-        .lines()
-        .filter(|line| line.contains(&first.pv))
-        .map(short)
-        .collect();
+    let story: Vec<_> = log.lines().filter(|line| line.contains(&first.pv)).map(short).collect();
     ensure!(story.len() >= 4, "the log does not tell of {}", first.pv);
-    printer.shell(
-        &format!("grep {} provisioner.log   # shortened", first.pv),
-        &story.join("\n"),
-    )?;
+    printer
+        .shell(&format!("grep {} provisioner.log   # shortened", first.pv), &story.join("\n"))?;
 
     let metrics = fixture.http("/metrics")?;
     let of_volumes = |line: &str| {
-        let at = line
-            .find("persistentvolume")
-            .filter(|_| line.contains("_total{"))?;
+        let at = line.find("persistentvolume").filter(|_| line.contains("_total{"))?;
         Some(line[at..].to_owned())
     };
     let chosen: Vec<_> = metrics.lines().filter_map(of_volumes).collect();
@@ -302,10 +235,7 @@ fn what_it_says(fixture: &mut Fixture, printer: &mut Printer, tenancies: &[Tenan
     let counted = |line: &String| {
         line.contains("delete_total{mode=\"Filesystem\"") && line.ends_with(&cleaned)
     };
-    ensure!(
-        chosen.iter().any(counted),
-        "/metrics has not counted the cleanups:\n{metrics}"
-    );
+    ensure!(chosen.iter().any(counted), "/metrics has not counted the cleanups:\n{metrics}");
     printer.shell(
         "curl -s http://.../metrics | grep -o 'persistentvolume.*_total{.*'",
         &chosen.join("\n"),
@@ -316,9 +246,7 @@ fn what_it_says(fixture: &mut Fixture, printer: &mut Printer, tenancies: &[Tenan
 fn short(line: &str) -> String {
     let (time, rest) = line.split_once('Z').unwrap_or(("", line));
     // The fields of the span are before the module.
-    let (_, message) = rest
-        .split_once(" local_volume_provisioner::")
-        .unwrap_or(("", rest));
+    let (_, message) = rest.split_once(" local_volume_provisioner::").unwrap_or(("", rest));
     let (_, message) = message.split_once(": ").unwrap_or(("", message));
     let message = message.split(" pv=").next().unwrap_or(message);
     format!("{}  {message}", time.get(11..23).unwrap_or(time))

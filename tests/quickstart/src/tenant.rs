@@ -29,11 +29,8 @@ pub fn move_in(fixture: &Fixture, pod: &str, prefix: &str) -> Result<Vec<Tenancy
     let mut claims = Vec::new();
     for (number, disk) in (1..).zip(&fixture.machine.disks) {
         let name = format!("{prefix}-{number}");
-        let (class, mode) = if disk.is_raw() {
-            (DEVICES, "Block")
-        } else {
-            (FILESYSTEMS, "Filesystem")
-        };
+        let (class, mode) =
+            if disk.is_raw() { (DEVICES, "Block") } else { (FILESYSTEMS, "Filesystem") };
         cluster.create(
             CLAIMS,
             &json!({
@@ -49,13 +46,8 @@ pub fn move_in(fixture: &Fixture, pod: &str, prefix: &str) -> Result<Vec<Tenancy
         claims.push((name, disk.is_raw()));
     }
     let of_mode = |raw: bool, place: &str| -> Vec<Value> {
-        let names = claims
-            .iter()
-            .filter(|claim| claim.1 == raw)
-            .map(|claim| &claim.0);
-        names
-            .map(|name| json!({ "name": name, place: format!("/volumes/{name}") }))
-            .collect()
+        let names = claims.iter().filter(|claim| claim.1 == raw).map(|claim| &claim.0);
+        names.map(|name| json!({ "name": name, place: format!("/volumes/{name}") })).collect()
     };
     let volumes = claims
         .iter()
@@ -82,20 +74,13 @@ pub fn move_in(fixture: &Fixture, pod: &str, prefix: &str) -> Result<Vec<Tenancy
         Ok(pods.iter().find(runs).map(drop))
     })?;
     let pvs = cluster.list(PVS)?;
-    let by_claim: BTreeMap<&str, &Value> = pvs
-        .iter()
-        .map(|pv| (text(pv, "/spec/claimRef/name"), pv))
-        .collect();
+    let by_claim: BTreeMap<&str, &Value> =
+        pvs.iter().map(|pv| (text(pv, "/spec/claimRef/name"), pv)).collect();
     let tenancy = |claim: String| {
-        let pv = by_claim
-            .get(claim.as_str())
-            .with_context(|| format!("claim {claim} has no PV"))?;
+        let pv =
+            by_claim.get(claim.as_str()).with_context(|| format!("claim {claim} has no PV"))?;
         let path = Path::new(text(pv, "/spec/local/path"));
-        let disk = fixture
-            .machine
-            .disks
-            .iter()
-            .position(|disk| disk.path == path);
+        let disk = fixture.machine.disks.iter().position(|disk| disk.path == path);
         Ok(Tenancy {
             pv: text(pv, "/metadata/name").to_owned(),
             uid: text(pv, "/metadata/uid").to_owned(),
@@ -103,8 +88,5 @@ pub fn move_in(fixture: &Fixture, pod: &str, prefix: &str) -> Result<Vec<Tenancy
             claim,
         })
     };
-    claims
-        .into_iter()
-        .map(|(claim, _)| tenancy(claim))
-        .collect()
+    claims.into_iter().map(|(claim, _)| tenancy(claim)).collect()
 }

@@ -1,10 +1,7 @@
 //! The quickstart: it succeeds as root and as an ordinary user, and whatever ends it,
 //! nothing is left.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "what cannot be set up or looked at has failed"
-)]
+#![allow(clippy::unwrap_used, reason = "what cannot be set up or looked at has failed")]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -49,11 +46,7 @@ impl Installed {
         fs::set_permissions(installed.temporary_dir(), Permissions::from_mode(0o1777)).unwrap();
         for name in ["quickstart", "local-volume-provisioner"] {
             let built = Path::new(QUICKSTART).with_file_name(name);
-            assert!(
-                built.is_file(),
-                "no {}: run `cargo build -p {name}`",
-                built.display()
-            );
+            assert!(built.is_file(), "no {}: run `cargo build -p {name}`", built.display());
             let copy = installed.dir.path().join(name);
             if fs::hard_link(&built, &copy).is_err() {
                 fs::copy(&built, &copy).unwrap();
@@ -68,14 +61,8 @@ impl Installed {
 
     fn command(&self) -> Command {
         let mut command = Command::new(self.dir.path().join("quickstart"));
-        let path = format!(
-            "{}:/usr/sbin:/sbin",
-            std::env::var("PATH").unwrap_or_default()
-        );
-        command
-            .env("PATH", path)
-            .env("TMPDIR", self.temporary_dir())
-            .current_dir("/");
+        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+        command.env("PATH", path).env("TMPDIR", self.temporary_dir()).current_dir("/");
         command.stdin(Stdio::null());
         command
     }
@@ -98,12 +85,7 @@ impl Installed {
         let files = fs::read_dir(self.temporary_dir()).unwrap().flatten();
         found.extend(files.map(|file| file.path().display().to_string()));
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        found.extend(
-            mounts
-                .lines()
-                .filter(|line| line.contains("/mnt/disks"))
-                .map(str::to_owned),
-        );
+        found.extend(mounts.lines().filter(|line| line.contains("/mnt/disks")).map(str::to_owned));
         found
     }
 
@@ -119,21 +101,11 @@ impl Installed {
 
     /// Runs it to its end; what it printed.
     fn run(&self, command: &mut Command) -> String {
-        let child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = child.id();
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = child.wait_with_output().unwrap();
-        let (printed, errors) = (
-            String::from_utf8(stdout).unwrap(),
-            String::from_utf8(stderr).unwrap(),
-        );
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        let (printed, errors) =
+            (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
         assert!(status.success(), "{status}\n{printed}\n{errors}");
         self.assert_nothing_remains(pid);
         printed
@@ -185,9 +157,7 @@ fn the_story_ends_well() {
     assert_is_the_story(&printed);
     // Root gets all kinds, or the reason why not.
     for (kind, disk) in [("ext4 on", "ssd"), ("raw block device", "nvme")] {
-        let left_out = printed
-            .lines()
-            .any(|line| line.contains("Left out") && line.contains(kind));
+        let left_out = printed.lines().any(|line| line.contains("Left out") && line.contains(kind));
         let recycled = printed.contains(&format!("ok {disk} is clean"));
         assert!(left_out != recycled, "{kind}:\n{printed}");
     }
@@ -203,21 +173,12 @@ fn an_ordinary_user_gets_what_requires_no_root() {
     };
     let mut unshare = Command::new("unshare");
     let unshare = unshare.args(["--user", "--mount", "true"]);
-    if !unshare
-        .uid(ORDINARY_USER)
-        .gid(ORDINARY_USER)
-        .status()
-        .unwrap()
-        .success()
-    {
+    if !unshare.uid(ORDINARY_USER).gid(ORDINARY_USER).status().unwrap().success() {
         return support::skip("an ordinary user gets no namespaces on this machine");
     }
     let printed = installed.run(installed.command().uid(ORDINARY_USER).gid(ORDINARY_USER));
     assert_is_the_story(&printed);
-    assert!(
-        printed.contains("Left out: ext4 on a loop device, which takes root."),
-        "{printed}"
-    );
+    assert!(printed.contains("Left out: ext4 on a loop device, which takes root."), "{printed}");
     assert!(printed.contains("ok 2 volumes recycled"), "{printed}");
 }
 
@@ -257,31 +218,14 @@ fn kept_it_can_be_looked_at_until_ctrl_c() {
     let Some(installed) = Installed::new() else {
         return;
     };
-    let mut child = installed
-        .command()
-        .arg("--keep")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
+    let mut child = installed.command().arg("--keep").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let export = lines.find(|line| line.contains("export KUBECONFIG="));
     let export = export.unwrap();
     let (_, kubeconfig) = export.split_once('=').unwrap();
-    assert!(
-        fs::read_to_string(kubeconfig)
-            .unwrap()
-            .contains("server: http://127.0.0.1:")
-    );
+    assert!(fs::read_to_string(kubeconfig).unwrap().contains("server: http://127.0.0.1:"));
     let curl = lines.find(|line| line.contains("curl http://")).unwrap();
-    let address = curl
-        .split("http://")
-        .nth(1)
-        .unwrap()
-        .split('/')
-        .next()
-        .unwrap();
+    let address = curl.split("http://").nth(1).unwrap().split('/').next().unwrap();
     let (code, status) = support::http_get(address, "/status").unwrap();
     assert_eq!(code, 200, "{status}");
 
@@ -310,10 +254,7 @@ fn a_machine_that_forbids_it_gets_one_error() {
     }
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert!(
-        errors.contains("sysctl -w user.max_mnt_namespaces="),
-        "{errors}"
-    );
+    assert!(errors.contains("sysctl -w user.max_mnt_namespaces="), "{errors}");
 }
 
 #[test]
@@ -332,9 +273,6 @@ fn a_provisioner_that_does_not_run_is_a_failure_that_shows_its_log() {
     let output = installed.command().output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(
-        errors.starts_with("FAILED: the provisioner has ended\n"),
-        "{errors}"
-    );
+    assert!(errors.starts_with("FAILED: the provisioner has ended\n"), "{errors}");
     assert!(errors.ends_with("the last words\n"), "{errors}");
 }

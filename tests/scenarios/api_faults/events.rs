@@ -24,9 +24,7 @@ fn an_event_that_is_refused_or_keeps_failing_delays_no_other() {
         assert_eq!(stage.events("VolumeNotMounted").len(), 1, "{code}");
         broken.clear();
         if !gives_up {
-            stage.eventually("both are written", || {
-                stage.events("VolumeNotMounted").len() == 2
-            });
+            stage.eventually("both are written", || stage.events("VolumeNotMounted").len() == 2);
         }
     }
 }

@@ -114,9 +114,7 @@ fn visit(is_copy: bool, cause: &str) {
     };
     let before = passes(&mut provisioner);
     stage.eventually("more passes", || passes(&mut provisioner) >= before + 3);
-    let writes = other
-        .requests()
-        .count(control_plane::requests::Request::writes);
+    let writes = other.requests().count(control_plane::requests::Request::writes);
     assert_eq!(writes, 0, "nothing is written to another cluster");
     let volume_now = status_of(&mut provisioner, &volume);
     assert_eq!(volume_now["state"], "Cleaning", "it is not released");

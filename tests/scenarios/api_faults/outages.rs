@@ -30,15 +30,11 @@ fn whole_cycle_works_within_seconds_after_an_outage() {
     outage.clear();
     // One probe a second, and a busy machine. Pauses that have grown would last longer.
     let limit = Duration::from_secs(10);
-    stage.within(
-        limit,
-        "a new volume is offered, a released one cleaned",
-        || {
-            let found = stage.pvs_at(&used);
-            let is_cleaned = found.iter().any(|pv| uid(pv) != uid(&bound));
-            is_cleaned && !stage.pvs_at(&new).is_empty()
-        },
-    );
+    stage.within(limit, "a new volume is offered, a released one cleaned", || {
+        let found = stage.pvs_at(&used);
+        let is_cleaned = found.iter().any(|pv| uid(pv) != uid(&bound));
+        is_cleaned && !stage.pvs_at(&new).is_empty()
+    });
     println!("after {:.1?}", back.elapsed());
 }
 

@@ -12,17 +12,15 @@ fn missing(provisioner: &mut Program, verb: &str, resource: &str) -> (bool, bool
 }
 
 fn reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
-    stage.eventually(
-        &format!("the missing permission to {verb} {resource} is reported"),
-        || missing(provisioner, verb, resource) == (true, true),
-    );
+    stage.eventually(&format!("the missing permission to {verb} {resource} is reported"), || {
+        missing(provisioner, verb, resource) == (true, true)
+    });
 }
 
 fn no_longer_reported(stage: &Stage, provisioner: &mut Program, verb: &str, resource: &str) {
-    stage.eventually(
-        &format!("the permission to {verb} {resource} is no longer reported"),
-        || missing(provisioner, verb, resource) == (false, false),
-    );
+    stage.eventually(&format!("the permission to {verb} {resource} is no longer reported"), || {
+        missing(provisioner, verb, resource) == (false, false)
+    });
 }
 
 /// Without these nothing is cleaned, and nothing is lost; what else there is to do is done. Each of
@@ -54,11 +52,9 @@ fn without_permission_to_patch_or_delete_pvs_nothing_is_cleaned_until_it_is_gran
         fault.clear();
     }
     for (verb, volume, old, _) in &denied {
-        stage.within(
-            A_RETRY_LATER,
-            &format!("{verb} is allowed, and the volume cleaned"),
-            || stage.pvs_at(volume).iter().all(|pv| uid(pv) != uid(old)),
-        );
+        stage.within(A_RETRY_LATER, &format!("{verb} is allowed, and the volume cleaned"), || {
+            stage.pvs_at(volume).iter().all(|pv| uid(pv) != uid(old))
+        });
         stage.available(volume, Some(&uid(old)));
         assert_eq!(entries(volume), [""; 0]);
         no_longer_reported(&stage, &mut provisioner, verb, PVS);

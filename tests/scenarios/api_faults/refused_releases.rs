@@ -10,16 +10,10 @@ const WEBHOOK: &str = "admission webhook \"pv.example.com\" denied the request: 
 
 /// What the API server may say no with.
 const REFUSALS: [Trouble; 4] = [
-    ("webhook", |fault| {
-        fault.answer(Answer::code(403).message(WEBHOOK))
-    }),
-    ("validation", |fault| {
-        fault.answer(Answer::code(422).message(WEBHOOK))
-    }),
+    ("webhook", |fault| fault.answer(Answer::code(403).message(WEBHOOK))),
+    ("validation", |fault| fault.answer(Answer::code(422).message(WEBHOOK))),
     ("permission", FaultBuilder::forbid),
-    ("again", |fault| {
-        fault.answer(Answer::code(403).message(WEBHOOK))
-    }),
+    ("again", |fault| fault.answer(Answer::code(403).message(WEBHOOK))),
 ];
 
 #[test]
@@ -36,10 +30,7 @@ fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
         })
         .collect();
     let mut provisioner = stage.provisioner();
-    let pvs: Vec<_> = volumes
-        .iter()
-        .map(|(entry, path)| stage.occupy(entry, path))
-        .collect();
+    let pvs: Vec<_> = volumes.iter().map(|(entry, path)| stage.occupy(entry, path)).collect();
     let refused: Vec<_> = REFUSALS
         .iter()
         .zip(&pvs)
@@ -72,10 +63,7 @@ fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
     for ((((entry, path), pv), fault), (refusal, _)) in
         volumes.iter().zip(&pvs).zip(&refused).zip(REFUSALS)
     {
-        let text = stage.event(
-            "VolumeFailedDelete",
-            &format!("{} is clean", path.display()),
-        );
+        let text = stage.event("VolumeFailedDelete", &format!("{} is clean", path.display()));
         assert!(text.contains(&name(pv)), "{text}");
         let words = match refusal {
             "permission" => "deploy/rbac.yaml",
@@ -85,18 +73,12 @@ fn refused_releases_hold_no_slot_are_reported_and_repeat_no_wipe() {
         assert_eq!(metric(&mut provisioner, &unhealthy(path, pv)), Some(1));
         stage.eventually(&format!("{entry}: it is tried again"), || fault.hits() >= 4);
         let held = stage.pvs_at(path);
-        assert!(
-            held.len() == 1 && uid(&held[0]) == uid(pv),
-            "{entry}: not offered"
-        );
+        assert!(held.len() == 1 && uid(&held[0]) == uid(pv), "{entry}: not offered");
         let lock = File::open(path).unwrap().try_lock();
         assert!(lock.is_err(), "{entry}: nothing else may clean it");
     }
     assert_eq!(metric(&mut provisioner, "proctable_running"), Some(0));
-    assert_eq!(
-        metric(&mut provisioner, "proctable_succeeded"),
-        Some(refused.len() as u64)
-    );
+    assert_eq!(metric(&mut provisioner, "proctable_succeeded"), Some(refused.len() as u64));
 
     for fault in &refused {
         fault.clear();

@@ -44,14 +44,8 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
         let what = format!("{step}: bound, with its data");
         stage.still_unwatched(&mut provisioner, &what, is_unharmed);
         let asked = requests.since(mark);
-        let looks = asked
-            .iter()
-            .filter(|r| r.verb == Verb::Get && r.name == pv)
-            .count();
-        assert!(
-            looks < 10,
-            "{step}: looked {looks} times at a PV that the cache has wrong"
-        );
+        let looks = asked.iter().filter(|r| r.verb == Verb::Get && r.name == pv).count();
+        assert!(looks < 10, "{step}: looked {looks} times at a PV that the cache has wrong");
         let late = asked.iter().filter(|r| r.verb == Verb::Delete);
         assert_eq!(late.count(), 0, "{step}: it met another version");
         drop(hold);
@@ -59,13 +53,7 @@ fn fault_16_a_volume_bound_again_in_front_of_a_destructive_step_is_not_wiped() {
         stage.eventually(&format!("{step}: the finalizer is gone"), || {
             let now = stage.pv(&pv)?;
             let ours = "local-volume-provisioner/cleanup";
-            (!now
-                .metadata
-                .finalizers
-                .unwrap_or_default()
-                .iter()
-                .any(|f| f == ours))
-            .then_some(())
+            (!now.metadata.finalizers.unwrap_or_default().iter().any(|f| f == ours)).then_some(())
         });
     }
     assert_eq!(wipes(&provisioner, &volume), 0);
@@ -82,10 +70,7 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     let pv = stage.occupy("first", &volume);
     let pause = |paused: Option<&str>| {
         let annotations = json!({ "local-volume-provisioner/paused": paused });
-        stage.patch_pv(
-            &name(&pv),
-            &json!({ "metadata": { "annotations": annotations } }),
-        );
+        stage.patch_pv(&name(&pv), &json!({ "metadata": { "annotations": annotations } }));
     };
     pause(Some("true"));
     stage.delete_claim("first");
@@ -105,15 +90,8 @@ fn fault_16_a_plan_made_from_a_stale_cache_does_no_harm() {
     let what = "the data of the second tenant";
     stage.still_unwatched(&mut provisioner, what, || volume.join("secret").exists());
     let asked = stage.requests().since(mark);
-    assert!(
-        asked.iter().all(|request| !request.writes()),
-        "nothing is written: {asked:?}"
-    );
-    assert!(
-        asked.len() < 30,
-        "{} requests for one stale PV",
-        asked.len()
-    );
+    assert!(asked.iter().all(|request| !request.writes()), "nothing is written: {asked:?}");
+    assert!(asked.len() < 30, "{} requests for one stale PV", asked.len());
     drop(hold);
     assert_eq!(wipes(&provisioner, &volume), 0);
     assert_eq!(phase(&stage.pv(&name(&pv)).unwrap()), "Bound");

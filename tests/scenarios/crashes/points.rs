@@ -21,45 +21,16 @@ const AS_BOUND: [&str; 2] = ["write-mark", "record-on-pv"];
 /// Ways to clean, and where the program dies at each: `point`, or `point:pass` for a later pass of it.
 const CASES: [(&str, &[&str]); 8] = [
     // 256 files in 24 directories.
-    (
-        "contents",
-        &[
-            "remove-entry",
-            "remove-entry:140",
-            "remove-entry:280",
-            "verify",
-        ],
-    ),
+    ("contents", &["remove-entry", "remove-entry:140", "remove-entry:280", "verify"]),
     ("reformat", &["reformat", "make-filesystem", "mount"]),
     ("quick", &["drop-contents", "write-chunk", "verify"]),
     // 65 markers, and 4 MiB of zeros.
-    (
-        "zero",
-        &[
-            "write-chunk",
-            "drop-contents",
-            "write-chunk:66",
-            "write-chunk:69",
-            "verify",
-        ],
-    ),
+    ("zero", &["write-chunk", "drop-contents", "write-chunk:66", "write-chunk:69", "verify"]),
     // 4 MiB of random bytes, and as many zeros.
-    (
-        "overwrite",
-        &[
-            "write-chunk",
-            "write-chunk:4",
-            "write-chunk:5",
-            "write-chunk:8",
-            "verify",
-        ],
-    ),
+    ("overwrite", &["write-chunk", "write-chunk:4", "write-chunk:5", "write-chunk:8", "verify"]),
     ("discard", &["write-chunk:65", "drop-contents", "verify"]),
     ("command", &["verify"]),
-    (
-        "job",
-        &["create-job", "add-finalizer:2", "verify", "delete-job"],
-    ),
+    ("job", &["create-job", "add-finalizer:2", "verify", "delete-job"]),
 ];
 /// What all of them pass, the cleaner of a Job excepted.
 const ALL: [&str; 11] = [
@@ -122,20 +93,11 @@ impl Case<'_> {
         let old = pvs.iter().find(|pv| uid(pv) == uid(&bound));
         match old {
             Some(pv) if is_terminating(pv) => {
-                assert!(
-                    pv.metadata
-                        .finalizers
-                        .iter()
-                        .flatten()
-                        .any(|it| it == FINALIZER)
-                );
+                assert!(pv.metadata.finalizers.iter().flatten().any(|it| it == FINALIZER));
             }
             Some(pv) => {
                 assert_ne!(phase(pv), "Available");
-                assert!(
-                    self.disk.is_intact(&claim),
-                    "{at}: wiped before the PV was deleted"
-                );
+                assert!(self.disk.is_intact(&claim), "{at}: wiped before the PV was deleted");
             }
             None => {}
         }
@@ -152,10 +114,7 @@ impl Case<'_> {
         assert!(self.disk.is_clean(), "{at}: offered with data");
         assert_eq!(self.stage.pvs_at(self.path).len(), 1, "{at}");
         assert_eq!(cleaners_of(self.path), [""; 0], "{at}");
-        assert!(
-            self.in_use.is_intact("in-use"),
-            "{at}: another volume was wiped"
-        );
+        assert!(self.in_use.is_intact("in-use"), "{at}: another volume was wiped");
     }
 
     fn is_dead(&self, mut program: Program) {

@@ -20,10 +20,7 @@ fn runs(stage: &Stage) -> usize {
 }
 
 fn failures(provisioner: &mut support::Program) -> Option<u64> {
-    metric(
-        provisioner,
-        "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}",
-    )
+    metric(provisioner, "persistentvolume_delete_failed_total{mode=\"Block\",type=\"process\"}")
 }
 
 #[test]
@@ -41,25 +38,14 @@ fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
     stage.delete_claim("claim");
 
     // Asked of the program, which tries again in ten seconds: its event may take a while.
-    stage.eventually("the failure is counted", || {
-        failures(&mut provisioner) == Some(1)
-    });
+    stage.eventually("the failure is counted", || failures(&mut provisioner) == Some(1));
     let cleanup = status_of(&mut provisioner, &path)["cleanup"].clone();
-    assert_eq!(
-        (&cleanup["state"], &cleanup["attempts"]),
-        (&json!("Failed"), &json!(1))
-    );
+    assert_eq!((&cleanup["state"], &cleanup["attempts"]), (&json!("Failed"), &json!(1)));
     assert_eq!(metric(&mut provisioner, "proctable_failed"), Some(1));
     let text = stage.event("VolumeFailedDelete", "exit code 3");
-    assert!(
-        text.contains("the disk is on fire"),
-        "the cleaner's last output is reported: {text}"
-    );
+    assert!(text.contains("the disk is on fire"), "the cleaner's last output is reported: {text}");
     let held = stage.pv(&name(&bound)).unwrap();
-    assert!(
-        is_terminating(&held) && is_protected(&held),
-        "no claim can bind it meanwhile"
-    );
+    assert!(is_terminating(&held) && is_protected(&held), "no claim can bind it meanwhile");
 
     fs::write(stage.sandbox.path().join("repaired"), "").unwrap();
     stage.eventually("the next try", || runs(&stage) == 2);
@@ -74,24 +60,15 @@ fn fault_7_a_failing_cleaner_is_reported_counted_and_not_run_in_a_loop() {
 #[test]
 fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
     let stage = or_skip!(stage());
-    let script = format!(
-        "echo run >> {}/runs\n{WIPE}",
-        stage.sandbox.path().display()
-    );
+    let script = format!("echo run >> {}/runs\n{WIPE}", stage.sandbox.path().display());
     let (device, path) = cleaned_by(&stage, &script);
     let mut provisioner = stage.provisioner();
     let bound = stage.used(&stage.bind("claim", &path));
     scribble(device.path());
-    let fault = stage
-        .faults()
-        .on(Verb::Delete)
-        .resource("persistentvolumes")
-        .answer(Answer::code(500));
+    let fault =
+        stage.faults().on(Verb::Delete).resource("persistentvolumes").answer(Answer::code(500));
     stage.delete_claim("claim");
-    stage.event(
-        "VolumeFailedDelete",
-        "deleting the PV before cleaning it failed",
-    );
+    stage.event("VolumeFailedDelete", "deleting the PV before cleaning it failed");
     stage.still(&mut provisioner, "the data is there as the PV is", || {
         runs(&stage) == 0 && secrets_on(device.path()).len() == 4
     });
@@ -103,10 +80,7 @@ fn fault_8_when_the_delete_fails_nothing_is_wiped_before_it_succeeds() {
 
 /// The process ids that the cleaner wrote down.
 fn pids(file: &Path) -> Vec<u32> {
-    lines(file)
-        .iter()
-        .map(|line| line.parse().unwrap())
-        .collect()
+    lines(file).iter().map(|line| line.parse().unwrap()).collect()
 }
 
 #[test]
@@ -138,17 +112,13 @@ fn fault_15_no_cleaner_outlives_the_provisioner_and_none_runs_twice() {
     let first = two(2);
     assert!(first.iter().all(|pid| is_alive(*pid)));
     provisioner.kill();
-    stage.eventually("all of it is gone", || {
-        !first.iter().any(|pid| is_alive(*pid))
-    });
+    stage.eventually("all of it is gone", || !first.iter().any(|pid| is_alive(*pid)));
 
     let mut successor = stage.provisioner();
     let all = two(4);
     assert!(all[2..].iter().all(|pid| is_alive(*pid)));
     assert!(successor.stop(stage.timeout()).unwrap().success());
-    stage.eventually("all of that is gone too", || {
-        !all.iter().any(|pid| is_alive(*pid))
-    });
+    stage.eventually("all of that is gone too", || !all.iter().any(|pid| is_alive(*pid)));
     assert!(is_terminating(&stage.pv(&name(&bound)).unwrap()));
 
     fs::write(scratch.join("finish"), "").unwrap();

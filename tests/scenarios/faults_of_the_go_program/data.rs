@@ -33,10 +33,7 @@ fn fault_1_a_volume_that_is_not_mounted_does_not_count_as_clean() {
     offered_again(&stage, &path, &bound);
     assert!(entries(&path).is_empty(), "{:?}", entries(&path));
     stage.sandbox.umount(&path).unwrap();
-    assert!(
-        path.join("below").exists(),
-        "what lies below the mount is not the volume"
-    );
+    assert!(path.join("below").exists(), "what lies below the mount is not the volume");
 }
 
 #[test]
@@ -68,9 +65,7 @@ fn fault_2_a_finished_cleanup_never_vouches_for_the_next_release() {
     fs::write(&go, "").unwrap();
     // The second claim gets the new object, by the name that both have: perhaps before the test sees
     // that it is free.
-    stage.eventually("the second claim is bound", || {
-        claim_phase(&stage, "second") == "Bound"
-    });
+    stage.eventually("the second claim is bound", || claim_phase(&stage, "second") == "Bound");
     let fresh = stage.pv(&name(&bound)).unwrap();
     assert_ne!(fresh.metadata.uid, bound.metadata.uid, "it is a new one");
     assert_eq!(stage.pvs_at(&path).len(), 1, "one device, one PV");
@@ -97,17 +92,12 @@ fn fault_5_deletion_never_reaches_into_a_nested_mount() {
     keep_secret(&volume);
     let inner = fast(&stage, "vol-1/a/inner");
     keep_secret(&inner);
-    let same_filesystem = stage
-        .sandbox
-        .bind(&elsewhere, "disks/fast/vol-1/b")
-        .unwrap();
+    let same_filesystem = stage.sandbox.bind(&elsewhere, "disks/fast/vol-1/b").unwrap();
 
     stage.delete_claim("claim");
     let text = stage.event("VolumeFailedDelete", "is mounted inside the volume");
     assert!(
-        [&inner, &same_filesystem]
-            .iter()
-            .any(|mount| text.contains(mount.to_str().unwrap())),
+        [&inner, &same_filesystem].iter().any(|mount| text.contains(mount.to_str().unwrap())),
         "the nested mount is named: {text}"
     );
     stage.still(&mut provisioner, "nothing at all is deleted", || {

@@ -18,10 +18,7 @@ fn fault_6_two_links_to_one_disk_make_one_pv() {
     stage.available(&third, None);
     skipped(&stage, &mut provisioner, &second, "DuplicateDevice");
     let detail = status_of(&mut provisioner, &second)["detail"].to_string();
-    assert!(
-        detail.contains(first.to_str().unwrap()),
-        "both paths are named: {detail}"
-    );
+    assert!(detail.contains(first.to_str().unwrap()), "both paths are named: {detail}");
 
     // A link that is added later, while the disk is in use.
     let bound = stage.bind("claim", &first);
@@ -52,23 +49,16 @@ fn fault_9_the_capacity_gauge_is_the_total_of_all_volumes_for_good() {
         stage.available(volume, None);
     }
     let total = |provisioner: &mut _, mode| {
-        metric(
-            provisioner,
-            &format!("persistentvolume_capacity_bytes{{mode=\"{mode}\"}}"),
-        )
+        metric(provisioner, &format!("persistentvolume_capacity_bytes{{mode=\"{mode}\"}}"))
     };
     let mib = |mib: u64| Some(mib * MIB);
     stage.bind("claim", &volumes[0]);
     let all_count = |provisioner: &mut _| {
         total(provisioner, "Filesystem") == mib(50) && total(provisioner, "Block") == mib(32)
     };
-    stage.eventually("all volumes count, with a PV or without", || {
-        all_count(&mut provisioner)
-    });
+    stage.eventually("all volumes count, with a PV or without", || all_count(&mut provisioner));
     stage.still(&mut provisioner, "the volumes", || stage.pvs().len() == 3);
     assert!(all_count(&mut provisioner), "for good");
     stage.sandbox.tmpfs("disks/slow/vol-3", "size=40m").unwrap();
-    stage.eventually("a new volume counts", || {
-        total(&mut provisioner, "Filesystem") == mib(90)
-    });
+    stage.eventually("a new volume counts", || total(&mut provisioner, "Filesystem") == mib(90));
 }

@@ -44,22 +44,12 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
     ] {
         symlink(target, dir.join(name)).unwrap();
     }
-    let [source, volume, odd] = [
-        "no\u{a0}break",
-        "disks/fast/vol-1",
-        "disks/fast/an\u{a0}odd name\t1",
-    ]
-    .map(|at| tmpfs(&stage, at));
+    let [source, volume, odd] =
+        ["no\u{a0}break", "disks/fast/vol-1", "disks/fast/an\u{a0}odd name\t1"]
+            .map(|at| tmpfs(&stage, at));
     tmpfs(&stage, "tab\tand\\newline\n");
     let long = "l".repeat(255);
-    let names = [
-        "new\nline",
-        "back\\slash",
-        "\u{e4}\u{1f4be}",
-        "-o",
-        "quo\"te'",
-        &long,
-    ];
+    let names = ["new\nline", "back\\slash", "\u{e4}\u{1f4be}", "-o", "quo\"te'", &long];
     let good = names.map(|name| fast(&stage, name));
     let not_utf8 = dir.join(OsStr::from_bytes(b"odd-\xff"));
     fs::create_dir(&not_utf8).unwrap();
@@ -87,15 +77,10 @@ fn fault_14_and_17_odd_entries_and_mounts_never_keep_the_node_from_being_ready()
         is_recycled(&stage, volume);
     }
     ready(&stage, &mut provisioner);
-    stage.still(&mut provisioner, "no other PV", || {
-        stage.pvs().len() == good.len() + 2
-    });
+    stage.still(&mut provisioner, "no other PV", || stage.pvs().len() == good.len() + 2);
     // The log line that monitoring matches, once for each entry and not once for each scan.
     for entry in ["plain", "lost+found"] {
-        let line = format!(
-            "path \"{}\" is not a valid mount point",
-            dir.join(entry).display()
-        );
+        let line = format!("path \"{}\" is not a valid mount point", dir.join(entry).display());
         assert_eq!(provisioner.log().matches(&line).count(), 1, "{line}");
     }
     symlink("loop", dir.join("loop")).unwrap();

@@ -58,10 +58,7 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
             let reasons = ["VolumeFailedDelete", "VolumeDuplicate"];
             reasons.into_iter().find_map(|reason| {
                 let labels = format!("{{path={path},pv=\"{pv}\",reason=\"{reason}\"}}");
-                metric(
-                    &mut provisioner,
-                    &format!("unhealthy_persistentvolume{labels}"),
-                )
+                metric(&mut provisioner, &format!("unhealthy_persistentvolume{labels}"))
             })
         });
     }
@@ -69,18 +66,10 @@ fn fault_4_only_a_direct_child_of_the_class_directory_is_ever_cleaned() {
     stage.still(&mut provisioner, "nothing is deleted anywhere", || {
         let is_kept = |pv: &str| stage.pv(pv).is_some_and(|pv| is_released(&pv));
         forged.iter().all(|(pv, _)| is_kept(&stage.named(pv)))
-            && volumes
-                .iter()
-                .chain([&inside, &sibling])
-                .all(|volume| has_secret(volume))
+            && volumes.iter().chain([&inside, &sibling]).all(|volume| has_secret(volume))
     });
-    let parent = pv_by_hand(
-        &stage,
-        &stage.named("parent"),
-        "fast",
-        &dir.join("../fast/vol-1"),
-        "20Mi",
-    );
+    let parent =
+        pv_by_hand(&stage, &stage.named("parent"), "fast", &dir.join("../fast/vol-1"), "20Mi");
     let (pvs, params) = (Api::all(stage.client.clone()), PostParams::default());
     let parent: PersistentVolume = serde_json::from_value(parent).unwrap();
     let created = stage.block_on(pvs.create(&params, &parent));
@@ -104,10 +93,7 @@ fn fault_4_a_pv_for_another_node_is_not_ours_whatever_its_annotation_says() {
     let forged = bind_and_release(&stage, "claim", &name(&forged), "late");
 
     let mut provisioner = stage.provisioner();
-    stage.event(
-        "VolumeFailedDelete",
-        "its node affinity does not name this node",
-    );
+    stage.event("VolumeFailedDelete", "its node affinity does not name this node");
     stage.still(&mut provisioner, "the data stays", || {
         has_secret(&volume) && is_untouched(&stage, &forged, "Released")
     });

@@ -35,30 +35,14 @@ impl Fuse {
     }
 
     fn mounted(source: &Path, path: &Path, fs_type: &str) -> Self {
-        let device = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/fuse")
-            .unwrap();
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
         let options = format!(
             "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
             device.as_raw_fd()
         );
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        mount(
-            Some(source),
-            path,
-            Some(fs_type),
-            flags,
-            Some(options.as_str()),
-        )
-        .unwrap();
-        Self {
-            path: path.into(),
-            state: Arc::default(),
-            device: Some(device),
-            server: None,
-        }
+        mount(Some(source), path, Some(fs_type), flags, Some(options.as_str())).unwrap();
+        Self { path: path.into(), state: Arc::default(), device: Some(device), server: None }
     }
 
     /// Mounts a filesystem that answers.
@@ -83,9 +67,7 @@ impl Fuse {
 
     /// Delays all answers from now on.
     pub fn slow(&self, by: Duration) {
-        self.state
-            .late_by_ms
-            .store(by.as_millis().try_into().unwrap(), Ordering::Release);
+        self.state.late_by_ms.store(by.as_millis().try_into().unwrap(), Ordering::Release);
     }
 
     /// Stops answering.
@@ -127,10 +109,7 @@ fn serve(mut device: File, state: &State) {
     let mut request = vec![0; 1 << 20];
     while !state.ended.load(Ordering::Acquire) {
         let frozen = state.frozen.load(Ordering::Acquire);
-        let mut ready = [PollFd::new(
-            std::os::fd::AsFd::as_fd(&device),
-            PollFlags::POLLIN,
-        )];
+        let mut ready = [PollFd::new(std::os::fd::AsFd::as_fd(&device), PollFlags::POLLIN)];
         let asked = !frozen && poll(&mut ready, PollTimeout::from(5_u8)).unwrap() > 0;
         if !asked {
             std::thread::sleep(Duration::from_millis(1));
@@ -139,9 +118,7 @@ fn serve(mut device: File, state: &State) {
         let Ok(length) = device.read(&mut request) else {
             return;
         };
-        std::thread::sleep(Duration::from_millis(
-            state.late_by_ms.load(Ordering::Acquire),
-        ));
+        std::thread::sleep(Duration::from_millis(state.late_by_ms.load(Ordering::Acquire)));
         if let Some(answer) = answer(&request[..length]) {
             let _ = device.write_all(&answer);
         }
@@ -179,37 +156,20 @@ fn answer(request: &[u8]) -> Option<Vec<u8>> {
             .concat(),
         ),
         // INIT: version 7.31, small requests.
-        26 => (
-            0,
-            [words(&[7, 31, 4096, 0, 0, 4096, 1, 0]), words(&[0; 8])].concat(),
-        ),
+        26 => (0, [words(&[7, 31, 4096, 0, 0, 4096, 1, 0]), words(&[0; 8])].concat()),
         // OPENDIR: a handle. READDIR, FLUSH, RELEASEDIR and the like: nothing more.
         27 => (0, [longs(&[1]), words(&[0, 0])].concat()),
         28..=30 => (0, Vec::new()),
         _ => (ENOSYS, Vec::new()),
     };
     let length = u32::try_from(16 + body.len()).unwrap();
-    Some(
-        [
-            &length.to_ne_bytes(),
-            &error.to_ne_bytes(),
-            &request[8..16],
-            &body,
-        ]
-        .concat(),
-    )
+    Some([&length.to_ne_bytes(), &error.to_ne_bytes(), &request[8..16], &body].concat())
 }
 
 fn words(values: &[u32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_ne_bytes())
-        .collect()
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
 fn longs(values: &[u64]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_ne_bytes())
-        .collect()
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }

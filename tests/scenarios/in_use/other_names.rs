@@ -11,14 +11,7 @@ struct Bind(PathBuf);
 
 impl Bind {
     fn of(source: &Path, point: PathBuf) -> Self {
-        mount(
-            Some(source),
-            &point,
-            None::<&str>,
-            MsFlags::MS_BIND,
-            None::<&str>,
-        )
-        .unwrap();
+        mount(Some(source), &point, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
         Self(point)
     }
 }
@@ -56,12 +49,7 @@ fn volume_with_the_upper_directory_of_an_overlay_is_kept() {
 fn a_kubelet_mount_keeps_the_volume(dir: &str, place: &str) {
     a_user_of_the_filesystem_is_waited_for(|volume| {
         let source = volume.join(dir);
-        let point = volume
-            .ancestors()
-            .nth(3)
-            .unwrap()
-            .join("kubelet")
-            .join(place);
+        let point = volume.ancestors().nth(3).unwrap().join("kubelet").join(place);
         for dir in [&source, &point] {
             fs::create_dir_all(dir).unwrap();
         }
@@ -124,9 +112,7 @@ fn volume_that_the_kubelet_still_has_mounted_is_not_offered() {
     stage.class("fast", &json!({}));
     let path = fast(&stage, "disk");
     fs::create_dir(path.join("dir")).unwrap();
-    let point = stage
-        .kubelet_dir()
-        .join("pods/uid/volume-subpaths/gone/app/0");
+    let point = stage.kubelet_dir().join("pods/uid/volume-subpaths/gone/app/0");
     fs::create_dir_all(&point).unwrap();
     let mount = Bind::of(&path.join("dir"), point);
     let mut provisioner = stage.provisioner();

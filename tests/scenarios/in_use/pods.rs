@@ -34,9 +34,7 @@ fn volume_that_a_pod_uses_by_the_claim_of_a_host_path_pv_is_kept() {
         lists.count() > 2
     });
     let requests = requests();
-    let claims = requests
-        .iter()
-        .filter(|it| is_read(it, Verb::Get, "persistentvolumeclaims"));
+    let claims = requests.iter().filter(|it| is_read(it, Verb::Get, "persistentvolumeclaims"));
     let others = claims.filter(|it| it.path.ends_with("/other"));
     assert_eq!(others.count(), 1, "the claim was read once");
     volume.stage.delete_pod("pod", true);
@@ -56,10 +54,9 @@ fn volume_that_a_pod_mounts_by_host_path_is_not_offered() {
         stage.pod_in_phase(pod, "Running");
     }
     let mut provisioner = stage.provisioner();
-    for (path, reason, pod) in [
-        (&path, "VolumeInUse", "directory"),
-        (&raw, "DeviceInUse", "device"),
-    ] {
+    for (path, reason, pod) in
+        [(&path, "VolumeInUse", "directory"), (&raw, "DeviceInUse", "device")]
+    {
         skipped(&stage, &mut provisioner, path, reason);
         let detail = status_of(&mut provisioner, path)["detail"].to_string();
         let user = format!("by hostPath: {}/{pod}", stage.namespace());

@@ -15,10 +15,7 @@ fn a_refused_release_after_a_job_is_reported_and_makes_no_other_job() {
     let refused = fault.answer(Answer::code(422).message("a policy keeps finalizers"));
     stage.delete_claim("claim");
     let text = stage.event("VolumeFailedDelete", "a policy keeps finalizers");
-    assert!(
-        text.contains(&format!("{} is clean", path.display())),
-        "{text}"
-    );
+    assert!(text.contains(&format!("{} is clean", path.display())), "{text}");
     stage.eventually("it is tried again", || refused.hits() >= 4);
     assert!(job(&stage, &bound).is_none(), "the Job is gone");
     refused.clear();
@@ -44,16 +41,10 @@ fn fault_13_a_failed_job_stays_and_is_reported_once_until_it_is_deleted() {
         has_condition(&job(&stage, &bound)?, "Failed").then_some(())
     });
     let shown = format!("{}/{}", stage.namespace(), job_name(&name(&bound)));
-    let remedy = format!(
-        "kubectl --namespace {} delete job {}",
-        stage.namespace(),
-        job_name(&name(&bound))
-    );
+    let remedy =
+        format!("kubectl --namespace {} delete job {}", stage.namespace(), job_name(&name(&bound)));
     let event = stage.event("VolumeFailedDelete", &shown);
-    assert!(
-        event.contains("BackoffLimitExceeded") && event.contains(&remedy),
-        "{event}"
-    );
+    assert!(event.contains("BackoffLimitExceeded") && event.contains(&remedy), "{event}");
     stage.eventually("the status says so", || {
         let volume = status_of(&mut provisioner, &path);
         let error = volume["cleanup"]["lastError"].as_str().unwrap_or_default();
@@ -124,10 +115,7 @@ fn data_that_a_quick_job_leaves_is_reported() {
 fn fault_2_another_ones_job_is_deleted_and_waited_for() {
     for (annotations, run) in [
         (json!({}), "hold"),
-        (
-            json!({ "local-volume-provisioner/claim-uid": "an earlier claim's" }),
-            "succeed",
-        ),
+        (json!({ "local-volume-provisioner/claim-uid": "an earlier claim's" }), "succeed"),
         (json!({}), "succeed"),
     ] {
         let stage = or_skip!(stage_with_jobs());
@@ -189,10 +177,7 @@ fn a_disk_that_was_exchanged_before_the_job_ran_is_left_alone() {
     for disk in [&device, &other] {
         assert_eq!(secrets_on(disk.path()).len(), 4);
     }
-    assert_eq!(
-        stage.pv(&name(&bound)).unwrap().metadata.uid,
-        bound.metadata.uid
-    );
+    assert_eq!(stage.pv(&name(&bound)).unwrap().metadata.uid, bound.metadata.uid);
 }
 
 #[test]

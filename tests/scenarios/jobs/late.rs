@@ -25,12 +25,7 @@ impl Late {
         scribble(device.path());
         stage.delete_claim("claim");
         stage.eventually("the Job is made", || job(&stage, &bound));
-        let late = Self {
-            stage,
-            device,
-            path,
-            bound,
-        };
+        let late = Self { stage, device, path, bound };
         Some((late, provisioner))
     }
 
@@ -58,14 +53,12 @@ impl Late {
     }
 
     fn job_goes(&self) {
-        self.stage
-            .eventually("the Job goes", || job(&self.stage, &self.bound).is_none());
+        self.stage.eventually("the Job goes", || job(&self.stage, &self.bound).is_none());
     }
 
     /// Nothing is left that the node could start.
     fn stays_whole(&self) {
-        self.stage
-            .eventually("the Job's pod goes", || self.listed().is_empty());
+        self.stage.eventually("the Job's pod goes", || self.listed().is_empty());
         uncordon(&self.stage);
         assert_eq!(secrets_on(self.device.path()).len(), 4);
         assert_eq!(made_jobs(&self.stage), 1);
@@ -146,9 +139,9 @@ fn a_job_is_deleted_with_its_pv_although_no_provisioner_runs() {
 #[test]
 fn a_pod_whose_job_is_gone_is_named_and_waited_for() {
     let (late, _provisioner) = or_skip!(Late::job());
-    let pod = late.stage.eventually("its pod is made", || {
-        late.listed().into_iter().next()?.metadata.name
-    });
+    let pod = late
+        .stage
+        .eventually("its pod is made", || late.listed().into_iter().next()?.metadata.name);
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Orphan),
         ..DeleteParams::default()

@@ -12,14 +12,8 @@ fn without_permission_to_create_jobs_nothing_is_cleaned_and_it_is_named() {
     let event = stage.event("PermissionMissing", "create jobs.batch");
     assert!(event.contains("deploy/rbac.yaml"), "{event}");
     let right = "missing_permission{resource=\"jobs.batch\",verb=\"create\"}";
-    stage.eventually("the metric says so", || {
-        metric(&mut provisioner, right) == Some(1)
-    });
-    assert_eq!(
-        secrets_on(device.path()).len(),
-        4,
-        "it is not done in the process instead"
-    );
+    stage.eventually("the metric says so", || metric(&mut provisioner, right) == Some(1));
+    assert_eq!(secrets_on(device.path()).len(), 4, "it is not done in the process instead");
     denied.clear();
     stage.within(Duration::from_secs(30), "a Job cleans it", || {
         secrets_on(device.path()).is_empty()
@@ -66,16 +60,11 @@ fn jobs_are_watched_where_there_are_any_and_listed_once_elsewhere() {
         offered_again(&stage, &path, &bound);
         let count = |verb: Verb| {
             let all = stage.requests().all();
-            let of_jobs = all
-                .iter()
-                .filter(|r| r.verb == verb && r.resource == "jobs");
+            let of_jobs = all.iter().filter(|r| r.verb == verb && r.resource == "jobs");
             let selects = |path: &str| path.contains("kubernetes.io%2Fhostname%3D");
             assert!(of_jobs.clone().all(|r| selects(&r.path)));
             of_jobs.count()
         };
-        assert_eq!(
-            (count(Verb::List), count(Verb::Watch)),
-            (1, usize::from(on))
-        );
+        assert_eq!((count(Verb::List), count(Verb::Watch)), (1, usize::from(on)));
     }
 }

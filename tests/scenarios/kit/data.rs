@@ -62,11 +62,7 @@ pub fn secrets_on(device: &Path) -> Vec<u64> {
 
 /// What wipefs, which knows the most signatures, finds on a device.
 pub fn wipefs(device: &Path) -> String {
-    let output = Command::new("wipefs")
-        .arg("--no-act")
-        .arg(device)
-        .output()
-        .unwrap();
+    let output = Command::new("wipefs").arg("--no-act").arg(device).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -83,13 +79,8 @@ pub fn has_secret(volume: &Path) -> bool {
 
 /// The entries of a directory that a filesystem does not make itself.
 pub fn entries(dir: &Path) -> BTreeSet<String> {
-    let names = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name());
-    names
-        .map(|name| name.into_string().unwrap())
-        .filter(|name| name != "lost+found")
-        .collect()
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    names.map(|name| name.into_string().unwrap()).filter(|name| name != "lost+found").collect()
 }
 
 /// All that is on a volume: the paths and contents of its files, or the bytes of its device.
@@ -97,11 +88,7 @@ pub fn data_at(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = WalkDir::new(path).into_iter().map(Result::unwrap);
     let data = entries.map(|entry| {
         let is_dir = entry.file_type().is_dir();
-        let content = if is_dir {
-            Vec::new()
-        } else {
-            fs::read(entry.path()).unwrap()
-        };
+        let content = if is_dir { Vec::new() } else { fs::read(entry.path()).unwrap() };
         (entry.into_path(), content)
     });
     data.collect()

@@ -13,11 +13,7 @@ fn nodes(stage: &Stage) -> Api<Node> {
 
 /// The UID of our Node.
 pub fn node_uid(stage: &Stage) -> String {
-    stage
-        .request(nodes(stage).get(&stage.node()))
-        .metadata
-        .uid
-        .unwrap()
+    stage.request(nodes(stage).get(&stage.node())).metadata.uid.unwrap()
 }
 
 /// Sets (or, with null, removes) an annotation of our Node.

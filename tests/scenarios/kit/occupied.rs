@@ -52,14 +52,7 @@ impl Occupied {
     fn new(stage: Stage, path: PathBuf, device: Option<LoopDevice>) -> Self {
         let provisioner = stage.provisioner();
         let pv = stage.used(&stage.bind("claim", &path));
-        let mut volume = Self {
-            provisioner,
-            pv,
-            path,
-            device,
-            data: BTreeMap::new(),
-            stage,
-        };
+        let mut volume = Self { provisioner, pv, path, device, data: BTreeMap::new(), stage };
         volume.write();
         volume
     }

@@ -20,11 +20,7 @@ pub struct CommandResult {
 impl CommandResult {
     /// Runs the command to its end.
     pub fn of(command: &mut Command) -> Self {
-        let Output {
-            status,
-            stdout,
-            stderr,
-        } = command.output().unwrap();
+        let Output { status, stdout, stderr } = command.output().unwrap();
         Self {
             code: status.code(),
             out: String::from_utf8(stdout).unwrap(),

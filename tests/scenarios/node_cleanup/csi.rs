@@ -13,10 +13,7 @@ const DRIVERS: &str = "--csi-drivers=lis.csi.aws.com,localdisk.csi.acstor.io,dis
 fn is_of(pv: &mut Value, driver: &str) {
     let spec = pv["spec"].as_object_mut().unwrap();
     spec.remove("local");
-    spec.insert(
-        "csi".into(),
-        json!({ "driver": driver, "volumeHandle": "a" }),
-    );
+    spec.insert("csi".into(), json!({ "driver": driver, "volumeHandle": "a" }));
     pv["metadata"]["annotations"] = json!({ "pv.kubernetes.io/provisioned-by": driver });
 }
 
@@ -62,10 +59,7 @@ fn volumes_of_csi_drivers_go_with_the_node_that_they_name() {
     let log = cleanup.log();
     let said = log.lines().find(|line| line.contains("left alone"));
     let said = said.unwrap();
-    assert!(
-        said.contains("--csi-drivers") && said.contains(&unknown),
-        "{said}"
-    );
+    assert!(said.contains("--csi-drivers") && said.contains(&unknown), "{said}");
     assert!(!log.contains(&network), "{log}");
 }
 
@@ -98,10 +92,8 @@ fn node_of_a_csi_volume_is_read_by_the_label_of_its_driver() {
     let other = json!({ "metadata": { "name": stage.named("renamed"), "labels": labels } });
     stage.create(&nodes, other);
     asking.clear();
-    let found = format!(
-        "there is the Node {}, whose name or label {TOPOLOGY}",
-        stage.named("renamed")
-    );
+    let found =
+        format!("there is the Node {}, whose name or label {TOPOLOGY}", stage.named("renamed"));
     stage.eventually("it is found", || cleanup.log().contains(&found));
     stay(&stage, &[&pv]);
     drop(held);

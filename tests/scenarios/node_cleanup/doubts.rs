@@ -19,9 +19,7 @@ fn without_any_node_nothing_is_deleted() {
     // Ours first, so that the last one that is deleted is theirs.
     delete_node(&stage);
     lose(&stage, &node);
-    stage.eventually("it says why", || {
-        cleanup.log().contains("lists no Node at all")
-    });
+    stage.eventually("it says why", || cleanup.log().contains("lists no Node at all"));
     stage.create_pv(late);
     counts(&stage, &mut cleanup, "unclear_persistentvolumes", 3);
     assert_eq!(stage.claim_phase("data"), "Bound");
@@ -43,9 +41,7 @@ fn a_node_that_is_not_the_first_to_come_back_has_its_time() {
     lose(&stage, &node);
     timer_starts(&stage, &cleanup, &pv);
     delete_node(&stage);
-    stage.eventually("it says why it waits", || {
-        cleanup.log().contains("lists no Node at all")
-    });
+    stage.eventually("it says why it waits", || cleanup.log().contains("lists no Node at all"));
     std::thread::sleep(Duration::from_secs(11));
     register_node(&stage);
     reconciles_again(&stage);
@@ -82,11 +78,7 @@ fn an_error_about_a_node_does_not_count_as_its_absence() {
     bound(&stage, "data", &node);
     let free = pv(&stage, "free", &node, |_| {});
     let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=0s"]);
-    let fault = stage
-        .faults()
-        .on(Verb::Get)
-        .resource("nodes")
-        .answer(Answer::code(500));
+    let fault = stage.faults().on(Verb::Get).resource("nodes").answer(Answer::code(500));
     lose(&stage, &node);
     stage.eventually("it has asked for both", || fault.hits() >= 2);
     assert_eq!(stage.claim_phase("data"), "Bound");
@@ -103,16 +95,9 @@ fn an_error_about_a_node_does_not_count_as_its_absence() {
 fn a_delayed_key_is_reconciled_again_after_its_delay() {
     let (stage, node) = or_skip!(stage_with_node());
     bound(&stage, "data", &node);
-    let conflict = stage
-        .faults()
-        .on(Verb::Delete)
-        .resource(CLAIMS)
-        .times(1)
-        .answer(Answer::code(409));
-    let args = [
-        "--pvc-deletion-delay=0s",
-        "--stale-pv-discovery-interval=1h",
-    ];
+    let conflict =
+        stage.faults().on(Verb::Delete).resource(CLAIMS).times(1).answer(Answer::code(409));
+    let args = ["--pvc-deletion-delay=0s", "--stale-pv-discovery-interval=1h"];
     let _cleanup = synced(&stage, "cleanup", &args);
     lose(&stage, &node);
     claim_goes(&stage, "data");
@@ -141,9 +126,7 @@ fn a_claim_that_was_not_warned_is_not_deleted() {
     assert_eq!(timers(&cleanup, &pv), 1);
     let begun = Instant::now();
     drop(held);
-    stage.eventually("it gets a time of its own", || {
-        (timers(&cleanup, &pv) > 1).then_some(())
-    });
+    stage.eventually("it gets a time of its own", || (timers(&cleanup, &pv) > 1).then_some(()));
     claim_goes(&stage, "second");
     assert!(begun.elapsed() >= delay, "all of it: {:?}", begun.elapsed());
 }
@@ -168,15 +151,11 @@ fn a_missing_permission_is_named_and_the_rest_continues() {
     counts(&stage, &mut cleanup, missing, 1);
     let failed = "persistentvolumeclaim_delete_failed_total";
     assert!(metric(&mut cleanup, failed) >= Some(1));
-    stage.eventually("there is an event on the Pod", || {
-        events(&stage, "PermissionMissing").pop()
-    });
+    stage.eventually("there is an event on the Pod", || events(&stage, "PermissionMissing").pop());
     assert_eq!(stage.claim_phase("data"), "Bound");
     fault.clear();
-    stage.within(
-        Duration::from_secs(15),
-        "it goes on once it is granted",
-        || claim(&stage, "data").is_none(),
-    );
+    stage.within(Duration::from_secs(15), "it goes on once it is granted", || {
+        claim(&stage, "data").is_none()
+    });
     counts(&stage, &mut cleanup, missing, 0);
 }

@@ -20,16 +20,8 @@ struct Size {
 }
 
 /// What a real cluster may lose; a tenth of it is enough to find most faults.
-const ALL: Size = Size {
-    nodes: 500,
-    volumes: 10_000,
-    rate: 500,
-};
-const TENTH: Size = Size {
-    nodes: 50,
-    volumes: 1_000,
-    rate: 100,
-};
+const ALL: Size = Size { nodes: 500, volumes: 10_000, rate: 500 };
+const TENTH: Size = Size { nodes: 50, volumes: 1_000, rate: 100 };
 
 /// The highest resident memory of a process so far, in MiB.
 fn peak_memory(pid: u32) -> u64 {
@@ -93,9 +85,7 @@ fn fill(stage: &Stage, store: &Store, nodes: usize, volumes: usize) {
                     "resources": { "requests": { "storage": "1Mi" } },
                 },
             });
-            store
-                .create(&PERSISTENT_VOLUME_CLAIMS, &namespace, claim)
-                .unwrap();
+            store.create(&PERSISTENT_VOLUME_CLAIMS, &namespace, claim).unwrap();
         }
         store.create(&PERSISTENT_VOLUMES, "", object).unwrap();
     }
@@ -103,11 +93,7 @@ fn fill(stage: &Stage, store: &Store, nodes: usize, volumes: usize) {
 
 #[test]
 fn many_nodes_with_many_volumes_are_lost_at_once() {
-    let Size {
-        nodes,
-        volumes,
-        rate,
-    } = if slow() { ALL } else { TENTH };
+    let Size { nodes, volumes, rate } = if slow() { ALL } else { TENTH };
     let stage = or_skip!(stage());
     let Some(control_plane) = stage.embedded() else {
         return skip("it fills a cluster that others use");
@@ -116,9 +102,7 @@ fn many_nodes_with_many_volumes_are_lost_at_once() {
     fill(&stage, store, nodes, volumes);
     let in_phase = |phase: &str| {
         let pvs = store.list(&PERSISTENT_VOLUMES, None).items;
-        pvs.iter()
-            .filter(|pv| pv["status"]["phase"] == phase)
-            .count()
+        pvs.iter().filter(|pv| pv["status"]["phase"] == phase).count()
     };
     stage.within(Duration::from_mins(3), "half of them are bound", || {
         std::thread::sleep(Duration::from_millis(500));
@@ -126,22 +110,11 @@ fn many_nodes_with_many_volumes_are_lost_at_once() {
     });
 
     let limit = format!("--requests-per-second={rate}");
-    let mut cleanup = synced(
-        &stage,
-        "cleanup",
-        &["--pvc-deletion-delay=5s", &limit, "--v=0"],
-    );
+    let mut cleanup = synced(&stage, "cleanup", &["--pvc-deletion-delay=5s", &limit, "--v=0"]);
     let idle = peak_memory(cleanup.pid());
     let begun = Instant::now();
     for number in 0..nodes {
-        store
-            .delete(
-                &NODES,
-                "",
-                &format!("lost-{number}"),
-                &DeleteOptions::default(),
-            )
-            .unwrap();
+        store.delete(&NODES, "", &format!("lost-{number}"), &DeleteOptions::default()).unwrap();
     }
     stage.within(Duration::from_mins(8), "all is gone", || {
         std::thread::sleep(Duration::from_millis(500));
@@ -151,28 +124,19 @@ fn many_nodes_with_many_volumes_are_lost_at_once() {
     });
     let took = begun.elapsed();
     let (peak, memory) = (peak(&stage), peak_memory(cleanup.pid()));
-    let total = stage
-        .requests()
-        .count(|r| r.verb != Verb::Watch && r.resource != "leases");
+    let total = stage.requests().count(|r| r.verb != Verb::Watch && r.resource != "leases");
     eprintln!(
         "{volumes} PVs of {nodes} nodes, half of them bound: {took:.0?}, {total} requests, {peak} in the busiest {SECONDS} s; {idle} MiB before, {memory} MiB in the end"
     );
     let most = SECONDS * (rate + rate / 10);
     assert!(peak <= most, "{peak} requests in {SECONDS} s");
     assert!(memory < 100, "{memory} MiB");
-    assert_eq!(
-        writes(&stage, Verb::Delete, CLAIMS),
-        volumes / 2,
-        "each once"
-    );
+    assert_eq!(writes(&stage, Verb::Delete, CLAIMS), volumes / 2, "each once");
     assert_eq!(writes(&stage, Verb::Delete, PVS), volumes, "each once");
     assert_eq!(
         metric(&mut cleanup, "persistentvolumeclaim_delete_total"),
         Some(volumes as u64 / 2)
     );
-    let reports = cleanup
-        .log()
-        .matches("remaining objects of lost nodes")
-        .count();
+    let reports = cleanup.log().matches("remaining objects of lost nodes").count();
     assert!(reports >= 3, "progress is reported: {reports}");
 }

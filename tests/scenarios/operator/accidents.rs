@@ -37,27 +37,14 @@ impl Accident {
     /// Starts the provisioner of a volume.
     fn at(stage: Stage, path: PathBuf) -> Self {
         let provisioner = provisioner(&stage);
-        Self {
-            stage,
-            provisioner,
-            path,
-        }
+        Self { stage, provisioner, path }
     }
 
     /// The volume of a tenant, whose provisioner runs without a Pod so far.
     fn of(volume: Occupied) -> Self {
-        let Occupied {
-            stage,
-            provisioner,
-            path,
-            ..
-        } = volume;
+        let Occupied { stage, provisioner, path, .. } = volume;
         let provisioner = with_pod(&stage, provisioner, &stage.node());
-        Self {
-            stage,
-            provisioner,
-            path,
-        }
+        Self { stage, provisioner, path }
     }
 
     /// A tmpfs with the secret of a tenant.
@@ -140,8 +127,7 @@ impl Accident {
             }
             ["kubectl", "local-volume", args @ ..] => self.run(args),
             ["kubectl", "patch", "pv", pv, "--patch", patch] => {
-                self.stage
-                    .patch_pv(pv, &serde_json::from_str(patch).unwrap());
+                self.stage.patch_pv(pv, &serde_json::from_str(patch).unwrap());
             }
             ["kubectl", "label", "node", node, label, "--overwrite"] => {
                 assert_eq!(*node, self.stage.node());

@@ -9,22 +9,15 @@ use super::*;
 const FORMER: &str = "uid-of-former";
 
 fn adopt(stage: &Stage, args: &[&str]) -> CommandResult {
-    run_as_operator(
-        stage,
-        &[&["adopt", "--from-cluster", FORMER], args].concat(),
-    )
+    run_as_operator(stage, &[&["adopt", "--from-cluster", FORMER], args].concat())
 }
 
 /// The rows of a tenant's database, which SQLite has verified.
 fn rows(volume: &Path) -> Vec<(i64, String)> {
     let database = Connection::open(volume.join("orders.db")).unwrap();
-    let check: String = database
-        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
-        .unwrap();
+    let check: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
-    let mut orders = database
-        .prepare("SELECT id, what FROM orders ORDER BY id")
-        .unwrap();
+    let mut orders = database.prepare("SELECT id, what FROM orders ORDER BY id").unwrap();
     let rows = orders.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
     rows.unwrap().map(Result::unwrap).collect()
 }
@@ -38,9 +31,7 @@ fn write_rows(volume: &Path) {
     let orders = database.transaction().unwrap();
     for id in 0..1000 {
         let what = format!("order {id}");
-        orders
-            .execute("INSERT INTO orders VALUES (?1, ?2)", (id, what))
-            .unwrap();
+        orders.execute("INSERT INTO orders VALUES (?1, ?2)", (id, what)).unwrap();
     }
     orders.commit().unwrap();
 }
@@ -83,19 +74,12 @@ fn database_of_a_former_cluster_binds_to_its_claim_again() {
     stage.claim("stranger", "fast", None);
     let result = adopt(&stage, &["--yes"]);
     let adopted = format!("{}: adopted: PV ", place(&stage, &path));
-    answers(
-        &result,
-        0,
-        &[&adopted, "is Available", "1 of 1 volumes are adopted"],
-    );
+    answers(&result, 0, &[&adopted, "is Available", "1 of 1 volumes are adopted"]);
     let annotations = annotations_of(&stage, &node).to_string();
     assert!(!annotations.contains("salt:"), "{annotations}");
     let pv = stage.available(&path, None);
     assert_ne!(uid(&pv), uid(&lost));
-    assert_eq!(
-        annotation(&pv, "local-volume-provisioner/used"),
-        Some("true")
-    );
+    assert_eq!(annotation(&pv, "local-volume-provisioner/used"), Some("true"));
     stage.still(&mut provisioner, "no other claim gets it", || {
         stage.claim_phase("stranger") == "Pending" && is_same(&stage, &pv, "Available")
     });
@@ -107,11 +91,7 @@ fn database_of_a_former_cluster_binds_to_its_claim_again() {
     assert_eq!(uid(&bound), uid(&pv));
     assert_eq!(rows(&path), written);
     in_state(&stage, &mut provisioner, &path, "Bound");
-    answers(
-        &adopt(&stage, &["--yes"]),
-        2,
-        &["no volume waits for a decision"],
-    );
+    answers(&adopt(&stage, &["--yes"]), 2, &["no volume waits for a decision"]);
 
     // It is a volume as any other from here on.
     stage.delete_claim("stranger");
@@ -151,10 +131,7 @@ fn two_of_one_claim() -> Option<(Stage, [Program; 2], [PathBuf; 2], String)> {
 #[test]
 fn volumes_of_several_nodes_whose_marks_name_the_same_claim_stay() {
     let (stage, mut programs, paths, other) = or_skip!(two_of_one_claim());
-    let places = [
-        place(&stage, &paths[0]),
-        format!("{other}:{}", paths[1].display()),
-    ];
+    let places = [place(&stage, &paths[0]), format!("{other}:{}", paths[1].display())];
     let result = adopt(&stage, &["--yes", "--node", &stage.node()]);
     let why = "not adopted: the marks of several volumes name its claim";
     let texts = [&*places[0], &*places[1], why, "0 of 1 volumes are adopted"];
@@ -166,11 +143,7 @@ fn volumes_of_several_nodes_whose_marks_name_the_same_claim_stay() {
     assert!(!is_annotated(&stage));
     // The operator knows which one the claim has used last.
     let result = run_as_operator(&stage, &["consent", &places[0], "--adopt", "--yes"]);
-    answers(
-        &result,
-        0,
-        &["to the claim that its mark names", "consent given"],
-    );
+    answers(&result, 0, &["to the claim that its mark names", "consent given"]);
     let pv = name(&stage.available(&paths[0], None));
     stage.claim("vol", "fast", None);
     stage.claim_in_phase("vol", "Bound");
@@ -180,11 +153,7 @@ fn volumes_of_several_nodes_whose_marks_name_the_same_claim_stay() {
     // The other one cannot have the claim any more.
     let result = adopt(&stage, &["--yes"]);
     let why = format!("not adopted: Dirty: {}", paths[1].display());
-    answers(
-        &result,
-        1,
-        &[&why, &format!("PV {pv} names the claim of its mark")],
-    );
+    answers(&result, 1, &[&why, &format!("PV {pv} names the claim of its mark")]);
     skipped(&stage, &mut programs[1], &paths[1], "Dirty");
     assert!(has_secret(&paths[1]));
     let result = run_as_operator(&stage, &["consent", &places[1], "--wipe", "--yes"]);

@@ -26,11 +26,7 @@ fn node_without_blank_disks_has_nothing_to_approve() {
     }
     answers(&run_as_operator(&stage, &["approve"]), 2, &["<NODE>"]);
     let result = run_as_operator(&stage, &["approve", "no-such-node"]);
-    answers(
-        &result,
-        1,
-        &["no provisioner's pod was found on node \"no-such-node\""],
-    );
+    answers(&result, 1, &["no provisioner's pod was found on node \"no-such-node\""]);
     // Whether a disk waits is not known then.
     assert!(provisioner.stop(stage.timeout()).unwrap().success());
     let result = run_as_operator(&stage, &["approve", &node, "--yes"]);

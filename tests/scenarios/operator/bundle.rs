@@ -14,15 +14,8 @@ use support::bare_command;
 use super::*;
 
 /// The names of a tenant. Of these objects, the cluster has the first three only: the rest is in an event, and in the log.
-const TENANT: [&str; 7] = [
-    "orders.db",
-    "test-1",
-    "shop-data",
-    "shop-web-0",
-    "shop",
-    "gone-data",
-    "gone",
-];
+const TENANT: [&str; 7] =
+    ["orders.db", "test-1", "shop-data", "shop-web-0", "shop", "gone-data", "gone"];
 const SECRET: &str = "s3cret";
 const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -166,17 +159,9 @@ fn archive_has_every_part_without_the_names_of_tenants() {
     assert!(files["storageclasses.json"].contains(&stage.named("fast")));
     // The pseudonym is the same in each file.
     let bound = format!("/{}\"", claim.as_str().unwrap());
-    assert!(
-        files["events.json"].contains(&bound),
-        "{}",
-        files["events.json"]
-    );
+    assert!(files["events.json"].contains(&bound), "{}", files["events.json"]);
     assert!(files[&log].contains("serving this node"), "{}", files[&log]);
-    assert!(
-        files[&log].contains("its claim namespace-"),
-        "{}",
-        files[&log]
-    );
+    assert!(files[&log].contains("its claim namespace-"), "{}", files[&log]);
 }
 
 #[test]
@@ -202,10 +187,7 @@ fn archive_is_made_without_what_cannot_be_read() {
     let errors = &files["errors.txt"];
     let node = format!("node {}: pod kube-system/provisioner-", stage.node());
     assert!(errors.contains(&node), "{errors}");
-    assert!(
-        errors.contains("denies permission to get pods/log"),
-        "{errors}"
-    );
+    assert!(errors.contains("denies permission to get pods/log"), "{errors}");
     assert!(files.keys().all(|file| !file.starts_with("logs/")));
     assert!(files["pvs.json"].contains("claimRef"));
 }

@@ -86,10 +86,7 @@ fn fails(stage: &Stage, text: &str, remedy: &str) {
     let mut lines = out.lines().skip_while(|line| !line.starts_with('✘'));
     let (failed, next) = (lines.next().unwrap(), lines.next().unwrap());
     assert!(failed.contains(text), "no {text:?} in:\n{out}");
-    assert!(
-        next.starts_with("    ") && next.contains(remedy),
-        "no {remedy:?} in:\n{out}"
-    );
+    assert!(next.starts_with("    ") && next.contains(remedy), "no {remedy:?} in:\n{out}");
 }
 
 #[test]
@@ -114,11 +111,7 @@ fn daemon_sets_are_checked() {
     let (stage, _provisioner, _) = or_skip!(healthy());
     rollout(&stage, "provisioner", 2, 1);
     let command = "kubectl --namespace kube-system rollout status daemonset provisioner";
-    fails(
-        &stage,
-        "DaemonSet kube-system/provisioner: 1 of 2 pods are ready",
-        command,
-    );
+    fails(&stage, "DaemonSet kube-system/provisioner: 1 of 2 pods are ready", command);
     rollout(&stage, "provisioner", 0, 0);
     fails(&stage, "selects no node", "label the nodes");
     rollout(&stage, "provisioner", 1, 1);
@@ -130,11 +123,7 @@ fn daemon_sets_are_checked() {
     for name in ["provisioner", "second"] {
         stage.request(api.delete(name, &DeleteParams::background()));
     }
-    fails(
-        &stage,
-        "there is no DaemonSet of a provisioner",
-        "install the chart",
-    );
+    fails(&stage, "there is no DaemonSet of a provisioner", "install the chart");
 }
 
 #[test]
@@ -165,11 +154,7 @@ fn class_that_offers_no_entry_is_a_problem() {
     skipped(&stage, &mut provisioner, &entry, "NotMounted");
     let class = stage.named("empty");
     let text = format!("class {class} offers none of its 1 entry: NotMounted");
-    fails(
-        &stage,
-        &text,
-        &format!("kubectl local-volume list --class {class}"),
-    );
+    fails(&stage, &text, &format!("kubectl local-volume list --class {class}"));
 }
 
 #[test]
@@ -178,33 +163,19 @@ fn dirty_volume_is_a_problem() {
     let dirty = fast(&stage, "dirty");
     lose_pv(&stage, &mut provisioner, &dirty);
     let place = place(&stage, &dirty);
-    fails(
-        &stage,
-        &place,
-        &format!("kubectl local-volume explain {place}"),
-    );
+    fails(&stage, &place, &format!("kubectl local-volume explain {place}"));
 }
 
 #[test]
 fn paused_node_is_a_problem() {
     let (stage, _provisioner, _) = or_skip!(healthy());
     let node = stage.node();
-    answers(
-        &run_as_operator(&stage, &["pause", "--node", &node]),
-        0,
-        &[],
-    );
+    answers(&run_as_operator(&stage, &["pause", "--node", &node]), 0, &[]);
     fails(
         &stage,
         &format!("cleaning is paused on {node}"),
         &format!("kubectl local-volume resume --node {node}"),
     );
-    answers(
-        &run_as_operator(&stage, &["resume", "--node", &node]),
-        0,
-        &[],
-    );
-    stage.eventually("the node is resumed", || {
-        run_as_operator(&stage, &["check"]).code == Some(0)
-    });
+    answers(&run_as_operator(&stage, &["resume", "--node", &node]), 0, &[]);
+    stage.eventually("the node is resumed", || run_as_operator(&stage, &["check"]).code == Some(0));
 }

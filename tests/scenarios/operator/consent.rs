@@ -20,9 +20,7 @@ fn consent(stage: &Stage, args: &[&str]) -> CommandResult {
 /// Whether an annotation of the stage's node is a consent.
 fn is_given(stage: &Stage) -> bool {
     let annotations = annotations_of(stage, &stage.node());
-    annotations
-        .to_string()
-        .contains("consent.local-volume-provisioner/")
+    annotations.to_string().contains("consent.local-volume-provisioner/")
 }
 
 #[test]
@@ -54,16 +52,9 @@ fn without_an_answer_nothing_is_changed() {
         (
             &["--forget", "--yes"],
             2,
-            &[
-                "does not wait for a consent to forget",
-                "nothing was changed",
-            ],
+            &["does not wait for a consent to forget", "nothing was changed"],
         ),
-        (
-            &["--wipe", "--accept", "--yes"],
-            2,
-            &["cannot be used with"],
-        ),
+        (&["--wipe", "--accept", "--yes"], 2, &["cannot be used with"]),
     ] {
         let result = consent(&stage, &[&[&*place], args].concat());
         answers(&result, code, texts);
@@ -89,11 +80,7 @@ fn volume_that_waits_for_no_consent_cannot_be_wiped() {
         answers(
             &result,
             2,
-            &[
-                "does not wait for a consent",
-                "(state Bound)",
-                &format!("see explain {name}"),
-            ],
+            &["does not wait for a consent", "(state Bound)", &format!("see explain {name}")],
         );
     }
     let pv = stage.pv(&name).unwrap();
@@ -125,12 +112,7 @@ fn other_disk_is_wiped_with_consent() {
     answers(
         &result,
         0,
-        &[
-            "IdentityMismatch",
-            &identity(&old),
-            "the disk that is there is wiped",
-            &given,
-        ],
+        &["IdentityMismatch", &identity(&old), "the disk that is there is wiped", &given],
     );
     offered_again(&stage, &path, &old);
     assert!(entries(&path).is_empty());
@@ -141,14 +123,8 @@ fn pv_of_another_disk_is_forgotten_and_the_disk_keeps_its_data() {
     let (stage, mut provisioner, path, pv, _disks) = or_skip!(mismatch());
     let old = uid(&stage.pv(&pv).unwrap());
     let result = consent(&stage, &[&pv, "--forget", "--yes"]);
-    answers(
-        &result,
-        0,
-        &["the PV is deleted and no disk is touched", "consent given"],
-    );
-    stage.eventually("the PV is deleted", || {
-        stage.pvs_at(&path).iter().all(|pv| uid(pv) != old)
-    });
+    answers(&result, 0, &["the PV is deleted and no disk is touched", "consent given"]);
+    stage.eventually("the PV is deleted", || stage.pvs_at(&path).iter().all(|pv| uid(pv) != old));
     stage.still(&mut provisioner, "nothing is wiped", || has_secret(&path));
 }
 
@@ -177,16 +153,8 @@ fn volumes_of_one_former_cluster_are_wiped_together() {
     let result = all("uid-of-this", &["--wipe", "--yes"]);
     answers(&result, 2, &["--from-cluster uid-of-this is this cluster"]);
     let result = all("uid-of-none", &["--wipe", "--yes"]);
-    answers(
-        &result,
-        2,
-        &[&format!("no volume of class {class}"), "uid-of-none"],
-    );
-    answers(
-        &all("uid-of-former", &["--wipe"]),
-        2,
-        &["there is no terminal"],
-    );
+    answers(&result, 2, &[&format!("no volume of class {class}"), "uid-of-none"]);
+    answers(&all("uid-of-former", &["--wipe"]), 2, &["there is no terminal"]);
     answers(
         &all("uid-of-former", &["--forget", "--yes"]),
         2,
@@ -194,11 +162,7 @@ fn volumes_of_one_former_cluster_are_wiped_together() {
     );
     let place = place(&stage, &paths[0]);
     let result = all("uid-of-former", &["--wipe", "--dry-run"]);
-    answers(
-        &result,
-        0,
-        &[&format!("{place}: the consent would be wipe:")],
-    );
+    answers(&result, 0, &[&format!("{place}: the consent would be wipe:")]);
     assert!(!is_given(&stage));
 
     let result = all("uid-of-former", &["--wipe", "--yes"]);

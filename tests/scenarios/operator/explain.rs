@@ -39,22 +39,10 @@ fn dirty_volume_is_explained_with_the_commands_that_decide() {
     let commands = ["accept", "wipe"];
     let commands =
         commands.map(|verb| format!("$ kubectl local-volume consent {place} --{verb}\n"));
-    answers(
-        &result,
-        1,
-        &[
-            &commands[0],
-            &commands[1],
-            "next: it is not offered until you consent",
-        ],
-    );
+    answers(&result, 1, &[&commands[0], &commands[1], "next: it is not offered until you consent"]);
     let failed = signed(&result, '✘');
     assert_eq!(failed.len(), 1, "{}", result.out);
-    assert!(
-        failed[0].contains("its mark names no tenant"),
-        "{}",
-        failed[0]
-    );
+    assert!(failed[0].contains("its mark names no tenant"), "{}", failed[0]);
     assert!(!result.out.contains("--forget"), "{}", result.out);
 }
 
@@ -65,11 +53,7 @@ fn entry_that_is_not_mounted_is_explained() {
     let mut provisioner = provisioner(&stage);
     skipped(&stage, &mut provisioner, &path, "NotMounted");
     let result = explain(&stage, &place(&stage, &path));
-    answers(
-        &result,
-        0,
-        &["next: it is offered as soon as it is mounted"],
-    );
+    answers(&result, 0, &["next: it is offered as soon as it is mounted"]);
     let failed = signed(&result, '✘');
     assert_eq!(failed.len(), 1, "{}", result.out);
     assert!(failed[0].contains("it is a mount point"), "{}", failed[0]);
@@ -81,23 +65,14 @@ fn unknown_volume_is_an_error_with_the_next_step() {
     let _provisioner = provisioner(&stage);
     let node = stage.node();
     for (volume, texts) in [
-        (
-            "no-such-pv".to_owned(),
-            ["there is no PersistentVolume no-such-pv", "list shows all"],
-        ),
+        ("no-such-pv".to_owned(), ["there is no PersistentVolume no-such-pv", "list shows all"]),
         (
             format!("{node}:/no/path"),
-            [
-                "has no volume or entry /no/path",
-                &format!("list --node {node}"),
-            ],
+            ["has no volume or entry /no/path", &format!("list --node {node}")],
         ),
         (
             "no-node:/no/path".to_owned(),
-            [
-                "no provisioner's pod was found on node \"no-node\"",
-                "check the node's name",
-            ],
+            ["no provisioner's pod was found on node \"no-node\"", "check the node's name"],
         ),
     ] {
         let result = explain(&stage, &volume);

@@ -33,9 +33,7 @@ fn approved_blank_disk_becomes_a_volume_and_no_other_disk_does() {
     scribble(written.path());
     let links = names.map(by_id);
     let links = devices.iter().zip(&links);
-    let links: Vec<_> = links
-        .map(|(device, link)| (device.path(), &**link))
-        .collect();
+    let links: Vec<_> = links.map(|(device, link)| (device.path(), &**link)).collect();
     stage.sandbox.own_dev(&links).unwrap();
     symlink(blank.path(), by_id("also-blank")).unwrap();
     let globs = ["blank", "formatted", "mounted", "written", "wild*"].map(by_id);
@@ -81,11 +79,7 @@ fn approved_blank_disk_becomes_a_volume_and_no_other_disk_does() {
     assert!(entries(&dir).is_empty());
     let hash = text.rsplit(' ').next().unwrap();
     let wrong = ["approve", &stage.node(), "--plan", "0123456789abcdef"];
-    answers(
-        &run_as_operator(&stage, &wrong),
-        2,
-        &["waits for an approval"],
-    );
+    answers(&run_as_operator(&stage, &wrong), 2, &["waits for an approval"]);
     let approve = ["approve", &stage.node(), "--class", &class, "--plan", hash];
     let approved = run_as_operator(&stage, &approve);
     answers(&approved, 0, &["to be taken in", "left alone", "approved"]);

@@ -43,9 +43,7 @@ fn entries_in(table: &str) -> Vec<&str> {
     let mut lines = table.lines();
     let heading = lines.next().unwrap();
     assert!(heading.starts_with("NODE "), "{table}");
-    lines
-        .map(|line| line.split_whitespace().nth(2).unwrap())
-        .collect()
+    lines.map(|line| line.split_whitespace().nth(2).unwrap()).collect()
 }
 
 #[test]
@@ -70,24 +68,14 @@ fn volumes_are_listed_with_problems_first() {
 
     let wide = list(&["-o", "wide"]);
     assert_eq!(entries_in(&wide), all, "{wide}");
-    let cells = |line: &str| {
-        line.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let heading = cells(wide.lines().next().unwrap());
     let row = cells(wide.lines().last().unwrap());
     let cell = |column: &str| row[heading.iter().position(|it| it == column).unwrap()].clone();
     assert_eq!(cell("CLAIM"), format!("{}/claim", stage.namespace()));
-    assert_eq!(
-        (cell("POLICY"), cell("PV")),
-        ("Delete".into(), fleet.bound_pv.clone())
-    );
+    assert_eq!((cell("POLICY"), cell("PV")), ("Delete".into(), fleet.bound_pv.clone()));
     let age = cell("AGE");
-    assert!(
-        age.ends_with(['s', 'm']) && age.starts_with(|it: char| it.is_ascii_digit()),
-        "{wide}"
-    );
+    assert!(age.ends_with(['s', 'm']) && age.starts_with(|it: char| it.is_ascii_digit()), "{wide}");
 
     let names = list(&["-o", "name"]);
     let names: Vec<_> = names.lines().collect();
@@ -116,10 +104,7 @@ fn volumes_are_listed_although_a_provisioner_does_not_answer() {
     let explained = run_as_operator(&fleet.stage, &["explain", &place]);
     let error = format!("the provisioner of node {node} does not answer: pod kube-system/");
     answers(&explained, 1, &[&error]);
-    assert_eq!(
-        entries_in(&result.out),
-        ["wrong", "dirty", "healthy", "other-class"]
-    );
+    assert_eq!(entries_in(&result.out), ["wrong", "dirty", "healthy", "other-class"]);
 }
 
 /// A name that is not there is more often a typing error than an empty node.
@@ -131,9 +116,6 @@ fn unknown_node_is_an_error() {
     answers(
         &result,
         1,
-        &[
-            "no provisioner's pod was found on node \"no-such-node\"",
-            "--namespace",
-        ],
+        &["no provisioner's pod was found on node \"no-such-node\"", "--namespace"],
     );
 }

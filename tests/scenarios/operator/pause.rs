@@ -19,19 +19,10 @@ fn run(stage: &Stage, args: &[&str], texts: &[&str]) {
 /// The volume is released, and cleaned only after these arguments resume it.
 fn is_cleaned_after(volume: &mut Occupied, args: &[&str], texts: &[&str]) {
     volume.release();
-    in_state(
-        &volume.stage,
-        &mut volume.provisioner,
-        &volume.path,
-        "Paused",
-    );
+    in_state(&volume.stage, &mut volume.provisioner, &volume.path, "Paused");
     volume.pv = volume.stage.pv(&name(&volume.pv)).unwrap();
     volume.is_kept("Released", "cleaning is paused");
-    run(
-        &volume.stage,
-        &[args, &["--dry-run"]].concat(),
-        &["would be resumed"],
-    );
+    run(&volume.stage, &[args, &["--dry-run"]].concat(), &["would be resumed"]);
     volume.is_kept("Released", "a dry run changes nothing");
     run(&volume.stage, args, texts);
     volume.is_cleaned();
@@ -41,23 +32,11 @@ fn is_cleaned_after(volume: &mut Occupied, args: &[&str], texts: &[&str]) {
 fn paused_pv_is_cleaned_after_resume() {
     let mut volume = or_skip!(reachable_volume());
     let pv = name(&volume.pv);
-    run(
-        &volume.stage,
-        &["pause", &pv, "--dry-run"],
-        &[&format!("PV {pv}: would be paused")],
-    );
+    run(&volume.stage, &["pause", &pv, "--dry-run"], &[&format!("PV {pv}: would be paused")]);
     volume.pv = volume.stage.pv(&pv).unwrap();
     volume.is_kept("Bound", "a dry run changes nothing");
-    assert!(
-        !json!(volume.pv.metadata.annotations)
-            .to_string()
-            .contains(PAUSED)
-    );
-    run(
-        &volume.stage,
-        &["pause", &pv],
-        &[&format!("PV {pv}: paused")],
-    );
+    assert!(!json!(volume.pv.metadata.annotations).to_string().contains(PAUSED));
+    run(&volume.stage, &["pause", &pv], &[&format!("PV {pv}: paused")]);
     let resumed = format!("PV {pv}: resumed");
     is_cleaned_after(&mut volume, &["resume", &pv], &[&resumed]);
 }
@@ -72,11 +51,7 @@ fn paused_node_cleans_after_resume() {
         &[&format!("node {node}: would be paused")],
     );
     assert!(annotations_of(&volume.stage, &node)[PAUSED].is_null());
-    run(
-        &volume.stage,
-        &["pause", "--node", &node],
-        &[&format!("node {node}: paused")],
-    );
+    run(&volume.stage, &["pause", "--node", &node], &[&format!("node {node}: paused")]);
     // The command returns when the provisioner has applied it.
     assert_eq!(status(&mut volume.provisioner)["paused"], true);
     let resumed = format!("node {node}: resumed");
@@ -88,30 +63,18 @@ fn all_nodes_are_paused_and_resumed() {
     let mut volume = or_skip!(reachable_volume());
     let (other, mut of_other, _) = other_node(&volume.stage);
     let nodes = [volume.stage.node(), other];
-    let all = |what| {
-        [0, 1]
-            .map(|at| format!("node {}: {what}\n", nodes[at]))
-            .concat()
-    };
-    run(
-        &volume.stage,
-        &["pause", "--all", "--dry-run"],
-        &[&all("would be paused")],
-    );
-    assert!(
-        nodes
-            .iter()
-            .all(|node| annotations_of(&volume.stage, node)[PAUSED].is_null())
-    );
+    let all = |what| [0, 1].map(|at| format!("node {}: {what}\n", nodes[at])).concat();
+    run(&volume.stage, &["pause", "--all", "--dry-run"], &[&all("would be paused")]);
+    assert!(nodes.iter().all(|node| annotations_of(&volume.stage, node)[PAUSED].is_null()));
     run(&volume.stage, &["pause", "--all"], &[&all("paused")]);
     for provisioner in [&mut volume.provisioner, &mut of_other] {
         assert_eq!(status(provisioner)["paused"], true);
     }
     let resumed = all("resumed");
     is_cleaned_after(&mut volume, &["resume", "--all"], &[&resumed]);
-    volume.stage.eventually("the other node is resumed", || {
-        status(&mut of_other)["paused"] == false
-    });
+    volume
+        .stage
+        .eventually("the other node is resumed", || status(&mut of_other)["paused"] == false);
 }
 
 #[test]
@@ -121,14 +84,6 @@ fn unknown_pv_and_node_cannot_be_paused() {
     let result = run_as_operator(&stage, &["pause", "no-such-pv"]);
     answers(&result, 1, &["there is no PersistentVolume no-such-pv"]);
     let result = run_as_operator(&stage, &["pause", "--node=no-such-node"]);
-    answers(
-        &result,
-        1,
-        &["no provisioner's pod was found on node \"no-such-node\""],
-    );
-    answers(
-        &run_as_operator(&stage, &["pause"]),
-        2,
-        &["<PV|--node <NAME>|--all>"],
-    );
+    answers(&result, 1, &["no provisioner's pod was found on node \"no-such-node\""]);
+    answers(&run_as_operator(&stage, &["pause"]), 2, &["<PV|--node <NAME>|--all>"]);
 }

@@ -41,10 +41,7 @@ fn storage_class(stage: &Stage, fields: &Value) {
         "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer",
     });
-    class
-        .as_object_mut()
-        .unwrap()
-        .extend(fields.as_object().unwrap().clone());
+    class.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     let api: Api<StorageClass> = Api::all(stage.client.clone());
     let _ = stage.block_on(api.delete("fast-disks", &DeleteParams::default()));
     stage.create(&api, class);
@@ -61,10 +58,7 @@ fn other_provisioner(stage: &Stage, dir: &str, selector: &Value) {
     let pod = json!({ "nodeSelector": selector, "containers": [container], "volumes": [volume] });
     let template = json!({ "metadata": { "labels": labels }, "spec": pod });
     let spec = json!({ "selector": { "matchLabels": labels }, "template": template });
-    stage.create(
-        &api,
-        json!({ "metadata": { "name": "other" }, "spec": spec }),
-    );
+    stage.create(&api, json!({ "metadata": { "name": "other" }, "spec": spec }));
 }
 
 /// Runs a command with a text as its standard input.
@@ -116,63 +110,36 @@ fn manifests_of_the_chart_pass_and_nothing_is_written() {
         ],
     );
     let requests = stage.requests().since(mark);
-    let stored = requests
-        .iter()
-        .filter(|it| it.writes() && !it.resource.is_empty());
+    let stored = requests.iter().filter(|it| it.writes() && !it.resource.is_empty());
     assert_eq!(stored.count(), 0);
     let elsewhere = MANIFESTS.replace("\"kube-system\"", "\"elsewhere\"");
-    passes(
-        &stage,
-        &elsewhere,
-        &["✔ the namespace elsewhere must be created"],
-    );
+    passes(&stage, &elsewhere, &["✔ the namespace elsewhere must be created"]);
 }
 
 #[test]
 fn config_map_alone_is_checked_without_the_nodes() {
     let stage = or_skip!(linux());
-    let config = MANIFESTS
-        .split("---\n")
-        .find(|it| it.contains("kind: ConfigMap"))
-        .unwrap();
+    let config = MANIFESTS.split("---\n").find(|it| it.contains("kind: ConfigMap")).unwrap();
     storage_class(&stage, &json!({}));
     passes(
         &stage,
         config,
-        &[
-            "- nodes and pod security are not checked",
-            "✔ the StorageClass fast-disks exists",
-        ],
+        &["- nodes and pod security are not checked", "✔ the StorageClass fast-disks exists"],
     );
 }
 
 #[test]
 fn fault_of_the_configuration_names_key_and_value() {
     let stage = or_skip!(linux());
-    let broken = MANIFESTS.replace(
-        "protectReleasedData: \"true\"",
-        "protectReleasedData: perhaps",
-    );
+    let broken = MANIFESTS.replace("protectReleasedData: \"true\"", "protectReleasedData: perhaps");
     let fault =
         "ConfigMap kube-system/local-volume-provisioner-config: protectReleasedData is \"perhaps\"";
     fails(&stage, &broken, fault, "correct it in the values");
     let run = |text: &str| with_input(&stage, &["check-config", "-f", "-"], text);
-    answers(
-        &run(&broken),
-        1,
-        &[&format!("fault: {fault}; write true or false")],
-    );
-    answers(
-        &run(MANIFESTS),
-        0,
-        &["Effective configuration of ConfigMap kube-system/"],
-    );
+    answers(&run(&broken), 1, &[&format!("fault: {fault}; write true or false")]);
+    answers(&run(MANIFESTS), 0, &["Effective configuration of ConfigMap kube-system/"]);
     let missing = run("kind: ConfigMap\ndata: {}\n");
-    answers(
-        &missing,
-        2,
-        &["-: there is no ConfigMap with the key storageClassMap"],
-    );
+    answers(&missing, 2, &["-: there is no ConfigMap with the key storageClassMap"]);
     let directory = run_as_operator(&stage, &["check-config", "-f", "/nonexistent"]);
     answers(&directory, 2, &["/nonexistent"]);
 }
@@ -187,11 +154,7 @@ fn storage_class_that_exists_must_fit_and_be_of_this_release() {
         passes(&stage, MANIFESTS, &["✔ the StorageClass fast-disks exists"]);
     }
     for (fields, text, remedy) in [
-        (
-            json!({}),
-            "exists, and is not of this release",
-            "remove storageClass from the class",
-        ),
+        (json!({}), "exists, and is not of this release", "remove storageClass from the class"),
         (
             json!({ "metadata": { "name": "fast-disks", "labels": { "app.kubernetes.io/instance": "a" } } }),
             "exists, and is not of this release",
@@ -209,28 +172,16 @@ fn storage_class_that_exists_must_fit_and_be_of_this_release() {
         ),
     ] {
         storage_class(&stage, &fields);
-        fails(
-            &stage,
-            MANIFESTS,
-            &format!("the StorageClass fast-disks {text}"),
-            remedy,
-        );
+        fails(&stage, MANIFESTS, &format!("the StorageClass fast-disks {text}"), remedy);
     }
 }
 
 #[test]
 fn class_without_storage_class_is_a_problem() {
     let stage = or_skip!(linux());
-    let without: Vec<_> = MANIFESTS
-        .split("---\n")
-        .filter(|it| !it.contains("kind: StorageClass"))
-        .collect();
-    fails(
-        &stage,
-        &without.join("---\n"),
-        "class fast-disks has no StorageClass",
-        "create it",
-    );
+    let without: Vec<_> =
+        MANIFESTS.split("---\n").filter(|it| !it.contains("kind: StorageClass")).collect();
+    fails(&stage, &without.join("---\n"), "class fast-disks has no StorageClass", "create it");
 }
 
 #[test]
@@ -267,31 +218,16 @@ fn daemon_set_must_select_a_node_whose_taints_it_tolerates() {
     let selector = "kubernetes.io/os: linux\n";
     let narrow = MANIFESTS.replace(selector, "disks: local\n");
     let name = "DaemonSet kube-system/local-volume-provisioner";
-    fails(
-        &stage,
-        &narrow,
-        &format!("{name} selects no node"),
-        "label the nodes",
-    );
+    fails(&stage, &narrow, &format!("{name} selects no node"), "label the nodes");
     let required = "{requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disks, operator: Exists}]}]}}";
-    let by_affinity = MANIFESTS.replace(
-        selector,
-        &format!("{selector}      affinity: {{nodeAffinity: {required}}}\n"),
-    );
-    fails(
-        &stage,
-        &by_affinity,
-        &format!("{name} selects no node"),
-        "label the nodes",
-    );
+    let by_affinity = MANIFESTS
+        .replace(selector, &format!("{selector}      affinity: {{nodeAffinity: {required}}}\n"));
+    fails(&stage, &by_affinity, &format!("{name} selects no node"), "label the nodes");
 
     label(&stage, "disks", &json!("local"));
     let taint = json!({ "key": "storage", "effect": "NoSchedule" });
     patch_node(&stage, &json!({ "spec": { "taints": [taint] } }));
-    let text = format!(
-        "{name} does not tolerate a taint of {} (storage)",
-        stage.node()
-    );
+    let text = format!("{name} does not tolerate a taint of {} (storage)", stage.node());
     for manifests in [&narrow, &by_affinity, MANIFESTS] {
         fails(&stage, manifests, &text, "add the toleration");
     }
@@ -328,20 +264,15 @@ fn namespace_must_admit_privileged_pods() {
     );
     let patch = Patch::Merge(namespace("privileged"));
     stage.request(api.patch("disks", &PatchParams::default(), &patch));
-    passes(
-        &stage,
-        &manifests,
-        &["✔ the namespace disks admits privileged pods"],
-    );
+    passes(&stage, &manifests, &["✔ the namespace disks admits privileged pods"]);
 }
 
 #[test]
 fn permission_to_create_each_kind_is_checked() {
     let stage = or_skip!(linux());
-    for (resource, missing) in [
-        ("clusterroles", "clusterroles"),
-        ("daemonsets", "daemonsets in kube-system"),
-    ] {
+    for (resource, missing) in
+        [("clusterroles", "clusterroles"), ("daemonsets", "daemonsets in kube-system")]
+    {
         let fault = stage.faults().on(Verb::Create).resource(resource).forbid();
         let text = format!("permission to create is missing: {missing}");
         fails(&stage, MANIFESTS, &text, "install as an administrator");

@@ -21,9 +21,7 @@ fn write_orders(volume: &Path) {
     let table = "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL)";
     database.execute(table, ()).unwrap();
     for order in ORDERS {
-        database
-            .execute("INSERT INTO orders VALUES (?, ?)", order)
-            .unwrap();
+        database.execute("INSERT INTO orders VALUES (?, ?)", order).unwrap();
     }
     drop(database);
     assert!(volume.join("shop.db-wal").metadata().unwrap().len() > 0);
@@ -34,9 +32,7 @@ fn orders(volume: &Path) -> Vec<(i64, String)> {
     let database = Connection::open(volume.join("shop.db")).unwrap();
     let check = database.query_row("PRAGMA integrity_check", (), |row| row.get(0));
     assert_eq!(check, Ok("ok".to_owned()));
-    let mut all = database
-        .prepare("SELECT id, item FROM orders ORDER BY id")
-        .unwrap();
+    let mut all = database.prepare("SELECT id, item FROM orders ORDER BY id").unwrap();
     let rows = all.query_map((), |row| Ok((row.get(0)?, row.get(1)?)));
     rows.unwrap().map(Result::unwrap).collect()
 }
@@ -64,11 +60,7 @@ fn claim_that_was_deleted_by_mistake_has_its_data_again() {
     stage.delete_pod("app", false);
     let result = rebind(&stage, &[&pv]);
     let bound_again = format!("it is Bound to claim {claim}; its policy is Delete again");
-    answers(
-        &result,
-        0,
-        &[&format!("claim {claim} is created again"), &bound_again],
-    );
+    answers(&result, 0, &[&format!("claim {claim} is created again"), &bound_again]);
     let again = stage.in_phase(&pv, "Bound");
     assert_eq!(uid(&again), uid(&bound));
     assert_eq!(annotation(&again, "local-volume-provisioner/retired"), None);
@@ -104,11 +96,7 @@ fn pv_without_a_claim_and_claim_with_another_pv_are_refused() {
     let mut provisioner = provisioner(&stage);
     let free = name(&stage.available(&other, None));
     let result = rebind(&stage, &[&free]);
-    answers(
-        &result,
-        1,
-        &["was bound to no claim", "nothing was changed"],
-    );
+    answers(&result, 1, &["was bound to no claim", "nothing was changed"]);
 
     let pv = name(&stage.used(&stage.bind("claim", &one)));
     let retain = json!({ "spec": { "persistentVolumeReclaimPolicy": "Retain" } });
@@ -135,19 +123,13 @@ fn claim_has_its_database_again_after_its_disk_was_moved_to_another_node() {
     write_orders(&path);
     let (node, mut second, disks) = other_node(&stage);
     let move_to_node = |args: &[&str]| rebind(&stage, &[&[&*pv, "--to", &node], args].concat());
-    let in_use = format!(
-        "{} reports the disk of PV {pv} as in use",
-        place(&stage, &path)
-    );
+    let in_use = format!("{} reports the disk of PV {pv} as in use", place(&stage, &path));
     answers(&move_to_node(&["--yes"]), 1, &[&in_use]);
 
     // The server dies, and its disk is put into another one.
     first.kill();
     stage.sandbox.umount(&path).unwrap();
-    let missing = format!(
-        "no volume has the mark of PV {pv} (of PV UID {})",
-        uid(&bound)
-    );
+    let missing = format!("no volume has the mark of PV {pv} (of PV UID {})", uid(&bound));
     answers(&move_to_node(&["--yes"]), 1, &[&missing]);
     let at = disks.join("moved");
     let below = at.strip_prefix(stage.sandbox.path()).unwrap();
@@ -161,11 +143,7 @@ fn claim_has_its_database_again_after_its_disk_was_moved_to_another_node() {
     stage.delete_pod("app", true);
     let place = format!("{node}:{}: Skipped Dirty", at.display());
     let result = move_to_node(&["--dry-run"]);
-    answers(
-        &result,
-        0,
-        &["not known: pod", &place, "the policy is set to Retain"],
-    );
+    answers(&result, 0, &["not known: pod", &place, "the policy is set to Retain"]);
     assert!(is_same(&stage, &bound, "Bound"));
 
     // Each run takes one step, as if it were interrupted.
@@ -174,17 +152,10 @@ fn claim_has_its_database_again_after_its_disk_was_moved_to_another_node() {
         let result = move_to_node(&["--yes", "--timeout=0s"]);
         shown += &result.out;
         let is_done = result.code == Some(0);
-        assert!(
-            is_done || result.err.contains("run the command again"),
-            "{}",
-            result.err
-        );
+        assert!(is_done || result.err.contains("run the command again"), "{}", result.err);
         is_done
     });
-    let done = format!(
-        "claim {}/claim is Bound to its disk on node {node}",
-        stage.namespace()
-    );
+    let done = format!("claim {}/claim is Bound to its disk on node {node}", stage.namespace());
     for text in ["the PV is created again", "the disk is verified", &done] {
         assert!(shown.contains(text), "no {text:?} in:\n{shown}");
     }

@@ -61,11 +61,7 @@ fn failed_disk_is_replaced() {
         withheld(&stage, &pv, "Released");
         assert!(has_secret(&path), "nothing is cleaned");
         let result = run_as_operator(&stage, &["retire", &pv, "--abort"]);
-        answers(
-            &result,
-            2,
-            &["its claim is deleted, so nothing was changed"],
-        );
+        answers(&result, 2, &["its claim is deleted, so nothing was changed"]);
         assert_eq!(policy(&stage.pv(&pv).unwrap()), "Retain");
         stage.sandbox.umount(&path).unwrap();
         pv_is_deleted(&stage, &pv);
@@ -102,16 +98,10 @@ fn disk_without_a_claim_is_taken_out_or_offered_again() {
     let result = run(&["--timeout=3s"]);
     answers(&result, 1, &["umount", "run the command again to continue"]);
     withheld(&stage, &pv, "Available");
-    assert_eq!(
-        reserved_for(&stage.pv(&pv).unwrap()),
-        Some("taken-out".into())
-    );
+    assert_eq!(reserved_for(&stage.pv(&pv).unwrap()), Some("taken-out".into()));
     answers(&run(&["--abort"]), 0, &["offered again, policy Delete"]);
     let found = stage.pv(&pv).unwrap();
-    assert_eq!(
-        (policy(&found).as_str(), reserved_for(&found)),
-        ("Delete", None)
-    );
+    assert_eq!((policy(&found).as_str(), reserved_for(&found)), ("Delete", None));
     assert_eq!(annotation(&found, RETIRED), None);
 
     let result = beside(&stage, &["retire", &pv], || {
@@ -163,11 +153,7 @@ fn without_an_answer_no_claim_is_deleted() {
     let mut provisioner = provisioner(&stage);
     let pv = in_use(&stage, &mut provisioner, "claim", &path);
     let node = stage.node();
-    for command in [
-        &["retire", &*pv][..],
-        &["replace", &pv],
-        &["retire", "--node", &node],
-    ] {
+    for command in [&["retire", &*pv][..], &["replace", &pv], &["retire", "--node", &node]] {
         let result = run_as_operator(&stage, &[command, &["--dry-run"]].concat());
         answers(&result, 0, &["claim", "pod-of-claim", "next: "]);
         let result = run_as_operator(&stage, command);
@@ -177,10 +163,7 @@ fn without_an_answer_no_claim_is_deleted() {
     let spec = stage.request(nodes.get(&node)).spec.unwrap();
     assert_eq!(spec.unschedulable, None, "it is not cordoned");
     let found = stage.pv(&pv).unwrap();
-    assert_eq!(
-        (policy(&found).as_str(), annotation(&found, RETIRED)),
-        ("Delete", None)
-    );
+    assert_eq!((policy(&found).as_str(), annotation(&found, RETIRED)), ("Delete", None));
     assert_eq!(stage.claim_phase("claim"), "Bound");
     stage.still(&mut provisioner, "nothing is changed", || has_secret(&path));
 }

@@ -9,9 +9,7 @@ fn a_short_api_server_outage_does_not_end_the_wait() {
     let stage = or_skip!(own_cluster());
     let free = held(&stage, "free", "Available");
     let pods = stage.faults().on(Verb::List).resource("pods");
-    let failing = pods
-        .times(1)
-        .answer(Answer::code(500).message("etcd is busy"));
+    let failing = pods.times(1).answer(Answer::code(500).message("etcd is busy"));
     let text = run(&stage, &UNINSTALL, 0);
     assert!(text.contains("etcd is busy; trying again"), "{text}");
     assert_eq!(failing.hits(), 1);
@@ -51,10 +49,7 @@ fn a_lost_answer_and_one_failure_hide_no_abandoned_volume() {
         assert!(text.contains(&format!("ABANDONED: PV {gone} ")), "{text}");
         assert!(!is_held(&stage, gone));
     }
-    assert!(
-        text.contains(&format!("FAILED: removing the finalizer from PV {first} ")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("FAILED: removing the finalizer from PV {first} ")), "{text}");
     assert!(is_held(&stage, &first));
     denied.clear();
     let busy = patch(&first).times(1).answer(Answer::code(500));

@@ -16,11 +16,8 @@ fn existing_daemon_set_keeps_every_finalizer() {
     install(&stage);
     let held =
         ["Available", "Bound", "Released"].map(|phase| held(&stage, &phase.to_lowercase(), phase));
-    for (more, wanted) in [
-        (&[][..], 1),
-        (&["--abandon-unmarked"], 1),
-        (&["--unless-installed"], 0),
-    ] {
+    for (more, wanted) in [(&[][..], 1), (&["--abandon-unmarked"], 1), (&["--unless-installed"], 0)]
+    {
         let text = run(&stage, &[&UNINSTALL[..], more].concat(), wanted);
         assert!(text.contains("exists: nothing was changed"), "{text}");
         assert!(is_installed(&stage));
@@ -37,13 +34,7 @@ fn daemon_set_that_appears_during_the_wait_keeps_every_finalizer() {
     let looks = stage.faults().on(Verb::Get).resource("daemonsets").skip(2);
     let third = looks.times(1).hold();
     // The default is a minute.
-    let args = [
-        "release",
-        "--finalizers",
-        "--daemonset",
-        DAEMON_SET,
-        "--unless-installed",
-    ];
+    let args = ["release", "--finalizers", "--daemonset", DAEMON_SET, "--unless-installed"];
     let running = start(&stage, &args);
     stage.eventually("it looks for the third time", || third.hits() == 1);
     assert!(is_held(&stage, &free));
@@ -67,10 +58,7 @@ fn daemon_set_that_returns_after_the_wait_keeps_every_finalizer() {
     install(&stage);
     late.clear();
     let text = ended(running, 1);
-    assert!(
-        text.contains("exists again") && text.contains("2 PersistentVolumes keep"),
-        "{text}"
-    );
+    assert!(text.contains("exists again") && text.contains("2 PersistentVolumes keep"), "{text}");
     assert!(is_held(&stage, &free) && is_held(&stage, &released));
 }
 

@@ -44,22 +44,13 @@ fn a_node_that_comes_back_meanwhile_keeps_its_volumes() {
     let node = stage.named("elsewhere");
     let listing = stage.faults().on(Verb::List).resource(PVS).times(1);
     let late = listing.hold();
-    let args = [
-        "release",
-        "--finalizers",
-        "--abandon-unmarked",
-        "--node",
-        &node,
-    ];
+    let args = ["release", "--finalizers", "--abandon-unmarked", "--node", &node];
     let running = start(&stage, &args);
     stage.eventually("it lists", || late.hits() == 1);
     stage.register_node(&node, Some(&node));
     late.clear();
     let text = ended(running, 1);
-    assert!(
-        text.contains(&format!("there is the Node {node}")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("there is the Node {node}")), "{text}");
     assert!(is_held(&stage, &released));
 }
 
@@ -76,10 +67,7 @@ fn a_pv_that_becomes_another_nodes_meanwhile_is_left_alone() {
     stage.patch_pv(&free, &label);
     late.clear();
     let text = ended(running, 0);
-    assert!(
-        text.contains("has changed") && text.contains("from 0 Pers"),
-        "{text}"
-    );
+    assert!(text.contains("has changed") && text.contains("from 0 Pers"), "{text}");
     assert!(is_held(&stage, &free));
 }
 
@@ -116,10 +104,7 @@ fn uninstall_releases_pvs_and_jobs_of_its_own_installation_only() {
         annotate(&stage, &pv, ANNOTATION_INSTALLATION, installation);
         pv
     };
-    let (free, theirs) = (
-        of("free", "Available", &ours),
-        of("theirs", "Available", "other/lvp"),
-    );
+    let (free, theirs) = (of("free", "Available", &ours), of("theirs", "Available", "other/lvp"));
     let unprotected = of("unprotected", "Bound", &ours);
     let none = json!({ "metadata": { "finalizers": null } });
     stage.patch_pv(&unprotected, &none);

@@ -32,9 +32,7 @@ fn of_a_thousand_changes_the_last_one_applies() {
         stage.configure("maxConcurrentCleanups", &number.to_string());
         stage.configure("pauseCleaning", &(number % 2 == 0).to_string());
     }
-    stage.eventually("paused, as the last one says", || {
-        status(&mut provisioner)["paused"] == true
-    });
+    stage.eventually("paused, as the last one says", || status(&mut provisioner)["paused"] == true);
     assert!(!provisioner.log().contains("panicked"));
     assert_eq!(stage.events("ConfigReloadFailed").len(), 0);
 }

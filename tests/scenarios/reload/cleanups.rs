@@ -42,9 +42,7 @@ fn one_that_runs_goes_on_with_the_settings_that_it_began_with() {
     logged(&stage, &provisioner, "configuration reloaded");
     // The pass that shows it follows the line in the log.
     in_state(&stage, &mut provisioner, &path, "Cleaning");
-    stage.still_cleaning(&mut provisioner, "the first alone", || {
-        lines(&begun) == ["one"]
-    });
+    stage.still_cleaning(&mut provisioner, "the first alone", || lines(&begun) == ["one"]);
     in_state(&stage, &mut provisioner, &path, "Cleaning");
     fs::write(stage.sandbox.path().join("go"), "").unwrap();
     offered_again(&stage, &path, &bound);

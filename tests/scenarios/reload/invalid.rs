@@ -38,9 +38,7 @@ fn the_last_good_configuration_stays_until_a_good_one_comes() {
     let yaml = "storageClassMap is not valid YAML";
     for words in ["check-config", "last good", yaml] {
         assert!(event.contains(words), "{event}");
-        stage.eventually("/status says so", || {
-            degraded(&mut provisioner).contains(words)
-        });
+        stage.eventually("/status says so", || degraded(&mut provisioner).contains(words));
     }
     assert_eq!(status(&mut provisioner)["paused"], false);
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
@@ -87,24 +85,19 @@ fn one_faulty_class_or_key_keeps_all_of_it_out() {
     });
     let event = stage.event("ConfigReloadFailed", "Nonsense");
     assert!(event.contains(&stage.named("fast")), "{event}");
-    stage.still(&mut provisioner, "both classes as before", || {
-        stage.pvs_at(&second).is_empty()
-    });
+    stage.still(&mut provisioner, "both classes as before", || stage.pvs_at(&second).is_empty());
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 200);
     assert_eq!(uid(&stage.available(&volume, None)), uid(&before));
 
     set(&stage, "fast", "accessMode", "ReadWriteOnce");
     stage.available(&second, None);
     reloaded(&stage, &mut provisioner, true);
-    for (key, value, said) in [
-        ("useAlphaAPI", "true", "useAlphaAPI is true"),
-        ("maxConcurrentCleanups", "many", "many"),
-    ] {
+    for (key, value, said) in
+        [("useAlphaAPI", "true", "useAlphaAPI is true"), ("maxConcurrentCleanups", "many", "many")]
+    {
         stage.configure(key, value);
         stage.event("ConfigReloadFailed", said);
-        stage.eventually("/status says so", || {
-            degraded(&mut provisioner).contains(said)
-        });
+        stage.eventually("/status says so", || degraded(&mut provisioner).contains(said));
         fs::remove_file(stage.config_dir().join(key)).unwrap();
         reloaded(&stage, &mut provisioner, true);
     }
@@ -118,9 +111,7 @@ fn a_class_that_was_faulty_at_the_start_runs_when_it_is_fixed() {
     let volume = fast(&stage, "vol");
     let mut provisioner = stage.provisioner();
     stage.event("ClassInvalid", "Nonsense");
-    stage.eventually("the key is named", || {
-        degraded(&mut provisioner).contains("many")
-    });
+    stage.eventually("the key is named", || degraded(&mut provisioner).contains("many"));
     assert_eq!(provisioner.http_get("/ready").unwrap().0, 503);
     // One of two is not enough.
     set(&stage, "fast", "accessMode", "ReadWriteOnce");

@@ -70,11 +70,7 @@ impl LoopDevice {
         // Takes effect when it is closed.
         output_of(Command::new("losetup").arg("--detach").arg(&path))?;
         let file = OnceLock::new();
-        Ok(Self {
-            path,
-            file,
-            _hold: hold,
-        })
+        Ok(Self { path, file, _hold: hold })
     }
 
     /// Makes a device with a filesystem on it, by `mkfs.<fs_type>`.
@@ -86,11 +82,7 @@ impl LoopDevice {
 
     /// Puts a filesystem on the device, by `mkfs.<fs_type>`.
     pub fn format(&self, fs_type: &str) -> Result<()> {
-        let force = if fs_type.starts_with("ext") {
-            "-F"
-        } else {
-            "-f"
-        };
+        let force = if fs_type.starts_with("ext") { "-F" } else { "-f" };
         let mkfs = || {
             let output = Command::new(format!("mkfs.{fs_type}"))
                 .arg("-q")
@@ -110,10 +102,7 @@ impl LoopDevice {
     /// Opens the device as its only user: as the provisioner does, a mount, LVM or a RAID.
     pub fn open_alone(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .custom_flags(nix::libc::O_EXCL | nix::libc::O_CLOEXEC);
+        options.read(true).write(true).custom_flags(nix::libc::O_EXCL | nix::libc::O_CLOEXEC);
         let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
         while_busy(is_busy, || options.open(&self.path))
     }
@@ -166,11 +155,7 @@ impl LoopDevice {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(nix::libc::O_CLOEXEC)
-        .open(path)
+    OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_CLOEXEC).open(path)
 }
 
 /// One page of a device, which keeps it open without a descriptor. It is never read.

@@ -16,9 +16,9 @@ pub const DEFAULT_TAINT_KEY: &str = "sig-storage-local-static-provisioner/agent-
 #[must_use]
 pub fn pv_name(entry: &str, node: &str, class: &str) -> String {
     let bytes = [entry, node, class].concat().into_bytes();
-    let hash = bytes.into_iter().fold(2_166_136_261_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
-    });
+    let hash = bytes
+        .into_iter()
+        .fold(2_166_136_261_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619));
     format!("local-pv-{hash:x}")
 }
 
@@ -26,10 +26,8 @@ pub fn pv_name(entry: &str, node: &str, class: &str) -> String {
 #[must_use]
 pub fn second_pv_name(entry: &str, node: &str, class: &str) -> String {
     let bytes = [entry, node, class].join("\0").into_bytes();
-    let hash = bytes
-        .into_iter()
-        .fold(14_695_981_039_346_656_037_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211)
-        });
+    let hash = bytes.into_iter().fold(14_695_981_039_346_656_037_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211)
+    });
     format!("local-pv-{hash:016x}")
 }

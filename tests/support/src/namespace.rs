@@ -38,10 +38,7 @@ impl Sandbox {
             return None;
         }
         let dir = Self::prepare(Path::new("/mnt")).expect("preparing the private mount namespace");
-        Some(Self {
-            dir,
-            user_namespace: false,
-        })
+        Some(Self { dir, user_namespace: false })
     }
 
     /// Enters a new mount namespace as the current user. Without that permission, it is in a user namespace
@@ -59,14 +56,9 @@ impl Sandbox {
         }
         let program = std::env::current_exe()?;
         let spare = ["/mnt", "/media", "/srv", "/opt"].map(Path::new);
-        let dir = spare
-            .into_iter()
-            .find(|dir| dir.is_dir() && !program.starts_with(dir));
+        let dir = spare.into_iter().find(|dir| dir.is_dir() && !program.starts_with(dir));
         let dir = Self::prepare(dir.context("there is no directory to lay a tmpfs over")?)?;
-        Ok(Self {
-            dir,
-            user_namespace,
-        })
+        Ok(Self { dir, user_namespace })
     }
 
     /// Whether it took a user namespace, in which no device can be mounted.
@@ -77,22 +69,10 @@ impl Sandbox {
     /// The scratch tmpfs is mounted over a directory that exists everywhere, so that not even an
     /// empty directory is left behind by a crash.
     fn prepare(dir: &Path) -> Result<PathBuf> {
-        mount(
-            None::<&str>,
-            "/",
-            None::<&str>,
-            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
-            None::<&str>,
-        )
-        .context("making / private")?;
-        mount(
-            Some("scratch"),
-            dir,
-            Some("tmpfs"),
-            MsFlags::empty(),
-            Some("mode=0755"),
-        )
-        .with_context(|| format!("mounting a tmpfs on {}", dir.display()))?;
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+            .context("making / private")?;
+        mount(Some("scratch"), dir, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
+            .with_context(|| format!("mounting a tmpfs on {}", dir.display()))?;
         Ok(dir.to_owned())
     }
 
@@ -131,13 +111,9 @@ impl Sandbox {
             fs::create_dir_all(link.parent().context("a link in a directory")?)?;
             symlink(device, link)?;
         }
-        Mount::builder()
-            .flags(MountFlags::BIND)
-            .mount(&dev, "/dev")?;
+        Mount::builder().flags(MountFlags::BIND).mount(&dev, "/dev")?;
         // Of links to verified volumes.
-        Mount::builder()
-            .fstype(FilesystemType::from("tmpfs"))
-            .mount("tmpfs", "/run")?;
+        Mount::builder().fstype(FilesystemType::from("tmpfs")).mount("tmpfs", "/run")?;
         Ok(())
     }
 
@@ -154,11 +130,7 @@ impl Sandbox {
     /// Mounts a device's filesystem on a (new) directory below the scratch directory.
     pub fn mount(&self, device: &Path, fs_type: &str, name: &str) -> Result<PathBuf> {
         let path = self.dir(name)?;
-        let mount = || {
-            Mount::builder()
-                .fstype(FilesystemType::from(fs_type))
-                .mount(device, &path)
-        };
+        let mount = || Mount::builder().fstype(FilesystemType::from(fs_type)).mount(device, &path);
         while_busy(|error| error.kind() == ErrorKind::ResourceBusy, mount)
             .with_context(|| format!("mounting {} on {}", device.display(), path.display()))?;
         Ok(path)

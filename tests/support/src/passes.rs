@@ -26,9 +26,7 @@ impl TwoPasses {
 /// The volumes of all classes in a `/status`.
 pub fn volumes(status: &Value) -> impl Iterator<Item = &Value> {
     let classes = status["classes"].as_array().into_iter().flatten();
-    classes
-        .filter_map(|class| class["volumes"].as_array())
-        .flatten()
+    classes.filter_map(|class| class["volumes"].as_array()).flatten()
 }
 
 /// Whether no cleanup runs. One that has only begun has not inspected anything yet.

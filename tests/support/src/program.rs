@@ -29,14 +29,9 @@ impl Program {
     /// Starts a program. It dies with the calling *thread*, however that ends.
     pub fn start(mut command: Command, log: PathBuf) -> Result<Self> {
         let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         die_with_thread(&mut command);
-        let child = command
-            .spawn()
-            .with_context(|| format!("starting {command:?}"))?;
+        let child = command.spawn().with_context(|| format!("starting {command:?}"))?;
         Ok(Self { child, log })
     }
 
@@ -84,9 +79,7 @@ impl Program {
         loop {
             let is_last = !self.is_running() || Instant::now() >= deadline;
             let log = self.log();
-            let marked = log
-                .lines()
-                .find_map(|line| line.split_once("address=").map(|(_, at)| at));
+            let marked = log.lines().find_map(|line| line.split_once("address=").map(|(_, at)| at));
             if let Some(at) = marked {
                 return Ok(at.split_whitespace().next().unwrap_or(at).to_owned());
             }
@@ -108,11 +101,7 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            let _ = writeln!(
-                std::io::stderr(),
-                "--- the program's log ---\n{}---",
-                self.log()
-            );
+            let _ = writeln!(std::io::stderr(), "--- the program's log ---\n{}---", self.log());
         }
     }
 }
@@ -122,17 +111,10 @@ pub fn http_get(address: &str, path: &str) -> Result<(u16, String)> {
     let mut stream =
         TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .context("reading the answer")?;
-    let (head, body) = answer
-        .split_once("\r\n\r\n")
-        .context("the answer has no head")?;
+    stream.read_to_string(&mut answer).context("reading the answer")?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no head")?;
     let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     Ok((code.context("the answer has no status")?, body.to_owned()))
 }

@@ -57,10 +57,7 @@ pub fn run_prepared(prepare: &[&str]) {
         .output();
     let output = output.expect("starting this test again");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{prepare:?}: {said}"
-    );
+    assert!(output.status.success() && said.contains("1 passed"), "{prepare:?}: {said}");
 }
 
 /// The program that has prepared this process for the test.

@@ -38,15 +38,9 @@ impl Promtool {
             // One that does not read it reports why.
             let _ = stdin.write_all(input.as_bytes());
         }
-        let output = child
-            .wait_with_output()
-            .map_err(|error| error.to_string())?;
+        let output = child.wait_with_output().map_err(|error| error.to_string())?;
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
-        if output.status.success() {
-            Ok(said)
-        } else {
-            Err(said)
-        }
+        if output.status.success() { Ok(said) } else { Err(said) }
     }
 }

@@ -7,10 +7,8 @@
 /// When the variable is no number.
 #[must_use]
 pub fn seed() -> u64 {
-    let seed = std::env::var("TEST_SEED").map_or(1, |seed| {
-        seed.parse()
-            .unwrap_or_else(|error| panic!("TEST_SEED={seed}: {error}"))
-    });
+    let seed = std::env::var("TEST_SEED")
+        .map_or(1, |seed| seed.parse().unwrap_or_else(|error| panic!("TEST_SEED={seed}: {error}")));
     eprintln!("TEST_SEED={seed} draws the same random numbers again");
     seed
 }

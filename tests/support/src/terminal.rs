@@ -1,9 +1,6 @@
 //! A program on a terminal, whose other end a test holds.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -34,12 +31,7 @@ impl Terminal {
 
     /// Starts it after something was typed.
     pub fn start_after(mut command: Command, typed: &str) -> Self {
-        let size = Winsize {
-            ws_row: 50,
-            ws_col: 200,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         let end = || OwnedFd::try_clone(&pty.slave).unwrap();
         let mut keyboard = File::from(pty.master);
@@ -56,11 +48,7 @@ impl Terminal {
                 shown.lock().unwrap().push_str(&text);
             }
         });
-        Self {
-            child,
-            keyboard,
-            screen,
-        }
+        Self { child, keyboard, screen }
     }
 
     /// What was printed, and echoed, so far.

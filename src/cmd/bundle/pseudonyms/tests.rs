@@ -24,37 +24,19 @@ fn names() -> Pseudonyms {
 #[test]
 fn whole_words_are_replaced() {
     for (text, expected) in [
-        (
-            "claim shop/data-web-0: bound",
-            "claim namespace-1/claim-1: bound",
-        ),
+        ("claim shop/data-web-0: bound", "claim namespace-1/claim-1: bound"),
         (
             "used by pods: shop/web-0, shop/web-0.",
             "used by pods: namespace-1/pod-1, namespace-1/pod-1.",
         ),
         // The longest name, and not a part of another word.
-        (
-            "data.v2 data.v3 data-web-0-old mydata",
-            "claim-2 claim-3.v3 data-web-0-old mydata",
-        ),
+        ("data.v2 data.v3 data-web-0-old mydata", "claim-2 claim-3.v3 data-web-0-old mydata"),
         ("web-0.17a3 .data. data", "pod-1.17a3 .claim-3. claim-3"),
-        (
-            "/pods/shop_web-0_uid/data",
-            "/pods/namespace-1_pod-1_uid/claim-3",
-        ),
-        (
-            r"a\nshop\\shop\tdata",
-            r"a\nnamespace-1\\namespace-1\tclaim-3",
-        ),
-        (
-            r#"{"claim":"shop/data"}"#,
-            r#"{"claim":"namespace-1/claim-3"}"#,
-        ),
+        ("/pods/shop_web-0_uid/data", "/pods/namespace-1_pod-1_uid/claim-3"),
+        (r"a\nshop\\shop\tdata", r"a\nnamespace-1\\namespace-1\tclaim-3"),
+        (r#"{"claim":"shop/data"}"#, r#"{"claim":"namespace-1/claim-3"}"#),
         // Names that stay, and letters of other alphabets.
-        (
-            "storage/provisioner-x7k2p kube-system",
-            "storage/provisioner-x7k2p kube-system",
-        ),
+        ("storage/provisioner-x7k2p kube-system", "storage/provisioner-x7k2p kube-system"),
         ("größe shop…", "größe namespace-1…"),
         ("", ""),
     ] {
@@ -74,27 +56,12 @@ fn strings_of_a_document_are_replaced_and_its_keys_are_not() {
 #[test]
 fn names_of_deleted_objects_are_learnt_from_texts() {
     for (text, expected) in [
-        (
-            "its claim shop-b/cache still exists",
-            &["shop-b", "cache"][..],
-        ),
-        (
-            "Volume is used by pods: shop-b/db-0, shop-c/db-1",
-            &["shop-b", "db-0", "shop-c", "db-1"],
-        ),
+        ("its claim shop-b/cache still exists", &["shop-b", "cache"][..]),
+        ("Volume is used by pods: shop-b/db-0, shop-c/db-1", &["shop-b", "db-0", "shop-c", "db-1"]),
         ("PV a (data of claim shop-b/cache)", &["shop-b", "cache"]),
-        (
-            "step completed claim=\"shop-b/cache\" node=n",
-            &["shop-b", "cache"],
-        ),
-        (
-            r#"{"claim":"shop-b/cache","pod":"db-0"}"#,
-            &["shop-b", "cache", "db-0"],
-        ),
-        (
-            r#"{"message":"Pod \"db-0\" of Claim shop-b/cache."}"#,
-            &["db-0", "shop-b", "cache"],
-        ),
+        ("step completed claim=\"shop-b/cache\" node=n", &["shop-b", "cache"]),
+        (r#"{"claim":"shop-b/cache","pod":"db-0"}"#, &["shop-b", "cache", "db-0"]),
+        (r#"{"message":"Pod \"db-0\" of Claim shop-b/cache."}"#, &["db-0", "shop-b", "cache"]),
         (
             r#"persistentvolumeclaims "cache" is forbidden in the namespace "shop-b""#,
             &["cache", "shop-b"],
@@ -103,10 +70,7 @@ fn names_of_deleted_objects_are_learnt_from_texts() {
         ("claims=2 pods=0 claim=None claim: null", &[]),
         ("the pod waits for its claim; a namespace of Jobs", &[]),
         ("/var/lib/kubelet/pods/1234/volumes and pods/proxy", &[]),
-        (
-            "pod storage/provisioner-x7k2p: no answer, claim, pods, ",
-            &[],
-        ),
+        ("pod storage/provisioner-x7k2p: no answer, claim, pods, ", &[]),
     ] {
         let mut names = names();
         let before: HashSet<_> = names.of.keys().cloned().collect();

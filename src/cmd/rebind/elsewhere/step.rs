@@ -17,11 +17,8 @@ use crate::names::{
 use crate::view::{ClaimRef, PvView, ReclaimPolicy};
 
 /// Annotations of the former place. The provisioner sets the present ones.
-const OF_PLACE: [&str; 3] = [
-    ANNOTATION_CONSENT,
-    ANNOTATION_INSTALLATION,
-    ANNOTATION_STATE_DIRECTORY,
-];
+const OF_PLACE: [&str; 3] =
+    [ANNOTATION_CONSENT, ANNOTATION_INSTALLATION, ANNOTATION_STATE_DIRECTORY];
 
 /// Kubernetes schedules pods by the labels of a PV with this prefix.
 const TOPOLOGY: &str = "topology.kubernetes.io/";
@@ -76,12 +73,9 @@ impl Present {
             claim.is_some() || !self.exists(),
             "claim {of} was deleted; first create it again: kubectl local-volume rebind {name}"
         );
-        let marked: Vec<_> = volumes(&self.answers)
-            .filter(|it| self.is_marked(&it.report))
-            .collect();
-        ensure_detached(&self.answers, name, |it| {
-            marked.is_empty() && it.node == node
-        })?;
+        let marked: Vec<_> =
+            volumes(&self.answers).filter(|it| self.is_marked(&it.report)).collect();
+        ensure_detached(&self.answers, name, |it| marked.is_empty() && it.node == node)?;
         let marked = match &marked[..] {
             [] => return self.arrived(node, claim),
             [one] => one,
@@ -153,10 +147,7 @@ impl Present {
     fn arrived(&self, node: &str, claim: Option<&ClaimView>) -> Result<Step> {
         let pv = &self.pv;
         let mut answers = self.answers.iter().filter(|it| it.node == node).peekable();
-        ensure!(
-            answers.peek().is_some(),
-            "no provisioner runs on node {node}"
-        );
+        ensure!(answers.peek().is_some(), "no provisioner runs on node {node}");
         if let Some(error) = answers.clone().find_map(Answer::error) {
             bail!("the provisioner of node {node} does not answer: {error}");
         }
@@ -176,12 +167,9 @@ impl Present {
             let state = state.unwrap_or_else(|| "it has not reported the PV yet".into());
             return Ok(Step::Await(state.trim_end().to_owned()));
         }
-        let others = found
-            .iter()
-            .filter(|it| text(&it.report, "state") == "Skipped");
-        let others: Vec<_> = others
-            .map(|it| format!("{} ({})", it.place(), text(&it.report, "reason")))
-            .collect();
+        let others = found.iter().filter(|it| text(&it.report, "state") == "Skipped");
+        let others: Vec<_> =
+            others.map(|it| format!("{} ({})", it.place(), text(&it.report, "reason"))).collect();
         let others = match &others[..] {
             [] => "none that is not offered".to_owned(),
             others => others.join(", "),
@@ -224,11 +212,8 @@ impl Present {
             annotations.retain(|key, _| !OF_PLACE.contains(&key.as_str()));
         }
         annotations[ANNOTATION_MOVED_FROM] = json!(self.from());
-        annotations[ANNOTATION_PROVISIONED_BY] = json!(provisioner_name(
-            name,
-            uid.unwrap_or_default(),
-            is_name_only
-        ));
+        annotations[ANNOTATION_PROVISIONED_BY] =
+            json!(provisioner_name(name, uid.unwrap_or_default(), is_name_only));
         annotations[ANNOTATION_IDENTITY] = report["identity"].clone();
         pv["metadata"] =
             json!({ "name": before.name, "labels": labels, "annotations": annotations });

@@ -56,23 +56,14 @@ fn unique_identity_is_the_wwids_of_all_disks_below() {
     let lvm = |below: &[DeviceFacts]| upper(below, Some("LVM-abc"), None);
     let multipath = upper(&[naa.clone(), path.clone()], Some("mpath-3500"), None);
     let md = upper(&both, None, Some("3aaa"));
-    let by_fc = DeviceFacts {
-        shared_transport: true,
-        ..naa.clone()
-    };
+    let by_fc = DeviceFacts { shared_transport: true, ..naa.clone() };
     for (situation, device, below, hash, is_shared) in [
         ("a disk", &naa, vec![&naa], DISK, false),
         ("a disk by FC", &by_fc, vec![&by_fc], DISK, true),
         ("a partition", &part, vec![&naa, &part], PARTITION, false),
         ("multipath", &multipath, vec![&naa, &path], DISK, true),
         ("LVM", &lvm(&both), vec![&naa, &eui], LVM, false),
-        (
-            "LVM, in another order",
-            &lvm(&both),
-            vec![&eui, &naa],
-            LVM,
-            false,
-        ),
+        ("LVM, in another order", &lvm(&both), vec![&eui, &naa], LVM, false),
         (
             "LVM on a partition",
             &lvm(&[part.clone(), eui.clone()]),
@@ -80,39 +71,17 @@ fn unique_identity_is_the_wwids_of_all_disks_below() {
             LVM,
             false,
         ),
-        (
-            "a partition of an md array",
-            &partition(&md),
-            vec![&naa, &eui, &md],
-            MD_PARTITION,
-            false,
-        ),
-        (
-            "one disk below is not unique",
-            &lvm(&one),
-            vec![&eui, &cloud],
-            None,
-            false,
-        ),
+        ("a partition of an md array", &partition(&md), vec![&naa, &eui, &md], MD_PARTITION, false),
+        ("one disk below is not unique", &lvm(&one), vec![&eui, &cloud], None, false),
         ("a cloud's disk", &cloud, vec![&cloud], None, false),
         ("no disks below", &lvm(&[]), vec![], None, false),
-        (
-            "no name of its own",
-            &upper(&both, None, None),
-            vec![&naa, &eui],
-            None,
-            false,
-        ),
+        ("no name of its own", &upper(&both, None, None), vec![&naa, &eui], None, false),
     ] {
         let mut below: Vec<_> = below.into_iter().cloned().map(Arc::new).collect();
         below.push(Arc::new(device.clone()));
         let unique = Unique::of_stack(device, &below);
         let text = unique.as_ref().map(|unique| unique.fields.versioned());
-        assert_eq!(
-            text.map(|text| super::hash(&text)).as_deref(),
-            hash,
-            "{situation}"
-        );
+        assert_eq!(text.map(|text| super::hash(&text)).as_deref(), hash, "{situation}");
         let is_really_shared = unique.is_some_and(|unique| unique.is_shared);
         assert_eq!(is_really_shared, is_shared, "{situation}");
     }
@@ -150,11 +119,7 @@ fn value_of_more_than_two_nodes_needs_a_shared_transport() {
         (true, true, 2, true),
         (false, true, 1, false),
     ] {
-        let identity = GlobalIdentity {
-            hash: String::new(),
-            is_unique,
-            is_shared,
-        };
+        let identity = GlobalIdentity { hash: String::new(), is_unique, is_shared };
         let is_same = identity.is_same_storage(other_nodes);
         assert_eq!(is_same, expected, "{identity:?}, {other_nodes}");
     }
@@ -162,10 +127,7 @@ fn value_of_more_than_two_nodes_needs_a_shared_transport() {
 
 #[test]
 fn weak_identity_has_no_hash_and_any_other_has_that_of_its_text() {
-    let identity = |weak| Identity {
-        text: "v1:identity".into(),
-        weak,
-    };
+    let identity = |weak| Identity { text: "v1:identity".into(), weak };
     assert_eq!(GlobalIdentity::new(&identity(true), None), None);
     let other = GlobalIdentity::new(&identity(false), None).unwrap();
     assert_eq!(other.hash, "fd51d211d4a4799d4262f49dc83d90ad");

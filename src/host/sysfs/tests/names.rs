@@ -29,24 +29,14 @@ fn a_disks_name_is_found_wherever_its_driver_puts_it() {
             "",
             Some("t10.ATA_Disk_X_SN1"),
         ),
-        (
-            "udev",
-            &[("ro", "0")],
-            "S:disk/x\nE:ID_WWN=0x5000C5\nE:ID_SERIAL=a",
-            Some("naa.5000c5"),
-        ),
+        ("udev", &[("ro", "0")], "S:disk/x\nE:ID_WWN=0x5000C5\nE:ID_SERIAL=a", Some("naa.5000c5")),
         (
             "udev, longer",
             &[("ro", "0")],
             "E:ID_WWN=0x5\nE:ID_WWN_WITH_EXTENSION=0x5f",
             Some("naa.5f"),
         ),
-        (
-            "virtio",
-            &[("serial", "disk-7")],
-            "E:ID_SERIAL=disk-7",
-            Some("serial..disk-7"),
-        ),
+        ("virtio", &[("serial", "disk-7")], "E:ID_SERIAL=disk-7", Some("serial..disk-7")),
         ("virtio without", &[("serial", "")], "", None),
         (
             "mmc",
@@ -54,12 +44,7 @@ fn a_disks_name_is_found_wherever_its_driver_puts_it() {
             "",
             Some("serial.SD_16G.0x1a2b"),
         ),
-        (
-            "page 0x80",
-            &[("device/vpd_pg80", "\0\u{1}\0\u{4}AB12")],
-            "",
-            Some("serial..AB12"),
-        ),
+        ("page 0x80", &[("device/vpd_pg80", "\0\u{1}\0\u{4}AB12")], "", Some("serial..AB12")),
         (
             "cheap enclosure",
             &[("device/serial", "000000000000"), ("device/model", "USB")],
@@ -91,23 +76,12 @@ fn a_partitions_uuid_comes_from_the_kernel_or_from_udev() {
     let fixture = Fixture::new();
     fixture
         .device("sda", "8:0", &[("uevent", "DEVTYPE=disk")])
-        .device(
-            "sda/sda1",
-            "8:1",
-            &[("partition", "1"), ("uevent", "PARTN=1\nPARTUUID=aaaa-01")],
-        )
-        .device(
-            "sda/sda2",
-            "8:2",
-            &[("partition", "2"), ("uevent", "PARTN=2")],
-        )
+        .device("sda/sda1", "8:1", &[("partition", "1"), ("uevent", "PARTN=1\nPARTUUID=aaaa-01")])
+        .device("sda/sda2", "8:2", &[("partition", "2"), ("uevent", "PARTN=2")])
         .device("sda/sda3", "8:3", &[("partition", "3")])
         .udev("8:0", "E:ID_PART_ENTRY_UUID=never")
         .udev("8:1", "E:ID_PART_ENTRY_UUID=older")
-        .udev(
-            "8:2",
-            "E:ID_PART_ENTRY_UUIDX=no\nE:ID_PART_ENTRY_UUID=BBBB-02",
-        );
+        .udev("8:2", "E:ID_PART_ENTRY_UUIDX=no\nE:ID_PART_ENTRY_UUID=BBBB-02");
     let uuid = |number| fixture.facts(number).partition_uuid.clone();
     assert_eq!(uuid("8:0"), None);
     assert_eq!(uuid("8:1").as_deref(), Some("aaaa-01"));
@@ -118,9 +92,11 @@ fn a_partitions_uuid_comes_from_the_kernel_or_from_udev() {
 #[test]
 fn a_partition_has_its_own_size_and_its_disks_sequence_number() {
     let fixture = Fixture::new();
-    fixture
-        .device("vda", "254:0", &[("diskseq", "17"), ("size", "4096")])
-        .device("vda/vda1", "254:1", &[("partition", "1"), ("size", "8")]);
+    fixture.device("vda", "254:0", &[("diskseq", "17"), ("size", "4096")]).device(
+        "vda/vda1",
+        "254:1",
+        &[("partition", "1"), ("size", "8")],
+    );
     for (number, size) in [("254:0", 2 << 20), ("254:1", 4096)] {
         let facts = fixture.facts(number);
         assert_eq!((facts.diskseq, facts.size), (Some(17), Some(size)));

@@ -61,24 +61,9 @@ fn mark_contents_and_directory_tell_what_comes_next() {
         (Some(Wiping), Data, Err(UNFINISHED), Err(UNFINISHED)),
         (Some(Free), Blank, Err(MKDIR), Ok(Make)),
         (Some(Free), Made, Err(MKDIR), Ok(Mount)),
-        (
-            Some(Free),
-            data(),
-            Err("it has a mark"),
-            Err("it has a mark"),
-        ),
-        (
-            Some(Used),
-            Blank,
-            Err("it has a mark"),
-            Err("it has a mark"),
-        ),
-        (
-            Some(Offered),
-            Data,
-            Err("it has a mark"),
-            Err("it has a mark"),
-        ),
+        (Some(Free), data(), Err("it has a mark"), Err("it has a mark")),
+        (Some(Used), Blank, Err("it has a mark"), Err("it has a mark")),
+        (Some(Offered), Data, Err("it has a mark"), Err("it has a mark")),
     ] {
         let world = world_with(makes(), vec![found_with(mark, contents.clone())]);
         for (world, expected) in [(world.clone(), without_dir), (with_dir(world), with_a_dir)] {
@@ -122,10 +107,7 @@ fn filesystem_is_mounted_once_in_each_boot() {
             let MarkOnDisk::Valid(mark) = mark else {
                 panic!("no mark");
             };
-            mark.boot_time = Some(crate::host::boot::BootTime {
-                boot_id: boot.into(),
-                seconds: 0,
-            });
+            mark.boot_time = Some(crate::host::boot::BootTime { boot_id: boot.into(), seconds: 0 });
         });
         let world = with_dir(world_with(makes(), vec![disk]));
         let answer = answer(&world);
@@ -137,18 +119,12 @@ fn filesystem_is_mounted_once_in_each_boot() {
 fn disk_in_use_or_with_another_path_is_not_mounted() {
     type Change = fn(&mut BlockDisk);
     let changes: [(Change, &str); 4] = [
-        (
-            |it| it.other_paths = vec!["sdq".into()],
-            "sdq is another path",
-        ),
+        (|it| it.other_paths = vec!["sdq".into()], "sdq is another path"),
         (
             |it| it.candidate.as_mut().unwrap().in_use = Some("mounted at /x".into()),
             "mounted at /x",
         ),
-        (
-            |it| it.candidate.as_mut().unwrap().read_only = true,
-            "read-only",
-        ),
+        (|it| it.candidate.as_mut().unwrap().read_only = true, "read-only"),
         (|it| it.contents = Ok(DiskContents::NotRead), "being read"),
     ];
     for (change, expected) in changes {
@@ -160,10 +136,8 @@ fn disk_in_use_or_with_another_path_is_not_mounted() {
 
 #[test]
 fn filesystem_is_mounted_without_an_approval_and_whatever_the_rule_says_now() {
-    let disk = with(
-        found_with(Some(Free), DiskContents::Made),
-        with_candidate(|it| it.capacity = GIB),
-    );
+    let disk =
+        with(found_with(Some(Free), DiskContents::Made), with_candidate(|it| it.capacity = GIB));
     let asking = with(makes(), |it| it.approve = crate::config::Approve::Plan);
     let world = with_dir(world_with(asking.clone(), vec![disk.clone()]));
     assert_eq!(answer(&world), Ok(Mount));

@@ -24,11 +24,7 @@ fn other_disks_are_left_alone_with_the_reason() {
         }))
     };
     let cases: Vec<(&str, Change, &str)> = vec![
-        (
-            "without a size",
-            change(with_candidate(|it| it.capacity = 0)),
-            "has no size",
-        ),
+        ("without a size", change(with_candidate(|it| it.capacity = 0)), "has no size"),
         (
             "logical volume of another program",
             change(|it| it.special = Some("a logical volume or a mapping of another program")),
@@ -44,16 +40,8 @@ fn other_disks_are_left_alone_with_the_reason() {
             change(|it| it.links.push("/dev/disk/by-id/nvme-Boot_1".into())),
             "exclude matches",
         ),
-        (
-            "small",
-            change(with_candidate(|it| it.capacity = GIB)),
-            "smaller than minSize",
-        ),
-        (
-            "large",
-            change(with_candidate(|it| it.capacity = 9000 * GIB)),
-            "larger than maxSize",
-        ),
+        ("small", change(with_candidate(|it| it.capacity = GIB)), "smaller than minSize"),
+        ("large", change(with_candidate(|it| it.capacity = 9000 * GIB)), "larger than maxSize"),
         (
             "rotates",
             change(with_candidate(|it| {
@@ -61,17 +49,9 @@ fn other_disks_are_left_alone_with_the_reason() {
             })),
             "it rotates",
         ),
-        (
-            "another model",
-            change(|it| it.model = Some("Slow".into())),
-            "its model Slow",
-        ),
+        ("another model", change(|it| it.model = Some("Slow".into())), "its model Slow"),
         ("no model", change(|it| it.model = None), "its model"),
-        (
-            "partition table only",
-            change(holds("gpt at byte 512")),
-            "gpt at byte 512",
-        ),
+        ("partition table only", change(holds("gpt at byte 512")), "gpt at byte 512"),
         (
             "an installed system",
             change(|it| it.partitions = vec!["nvme1n1p1".into()]),
@@ -82,43 +62,19 @@ fn other_disks_are_left_alone_with_the_reason() {
             change(|it| it.special = Some("a partition")),
             "name it without a wildcard",
         ),
-        (
-            "LVM",
-            change(holds("LVM2_member at byte 536")),
-            "LVM2_member",
-        ),
-        (
-            "RAID",
-            change(holds("linux_raid_member at byte 4096")),
-            "linux_raid_member",
-        ),
-        (
-            "ZFS",
-            change(holds("zfs_member at byte 131072")),
-            "zfs_member",
-        ),
+        ("LVM", change(holds("LVM2_member at byte 536")), "LVM2_member"),
+        ("RAID", change(holds("linux_raid_member at byte 4096")), "linux_raid_member"),
+        ("ZFS", change(holds("zfs_member at byte 131072")), "zfs_member"),
         (
             "a disk that seeks",
             change(|it| it.contents = Ok(DiskContents::NotRead)),
             "it is being read",
         ),
         ("bcache", change(holds("bcache at byte 4120")), "bcache"),
-        (
-            "LUKS",
-            change(holds("crypto_LUKS at byte 0")),
-            "crypto_LUKS",
-        ),
+        ("LUKS", change(holds("crypto_LUKS at byte 0")), "crypto_LUKS"),
         ("swap", change(holds("swap at byte 4086")), "swap at byte"),
-        (
-            "Ceph",
-            change(holds("ceph_bluestore at byte 0")),
-            "ceph_bluestore",
-        ),
-        (
-            "a filesystem",
-            change(holds("xfs at byte 0")),
-            "xfs at byte 0; if that is not needed",
-        ),
+        ("Ceph", change(holds("ceph_bluestore at byte 0")), "ceph_bluestore"),
+        ("a filesystem", change(holds("xfs at byte 0")), "xfs at byte 0; if that is not needed"),
         (
             "data without a signature",
             change(|it| it.contents = Ok(DiskContents::Data)),
@@ -147,23 +103,12 @@ fn other_disks_are_left_alone_with_the_reason() {
             change(|it| it.special = Some("a loop device")),
             "it is a loop device",
         ),
-        (
-            "USB stick",
-            change(|it| it.special = Some("removable")),
-            "it is removable",
-        ),
-        (
-            "write-protected",
-            change(with_candidate(|it| it.read_only = true)),
-            "read-only",
-        ),
+        ("USB stick", change(|it| it.special = Some("removable")), "it is removable"),
+        ("write-protected", change(with_candidate(|it| it.read_only = true)), "read-only"),
         (
             "without a serial number",
             change(with_candidate(|it| {
-                it.identity = Identity {
-                    weak: true,
-                    ..it.identity.clone()
-                }
+                it.identity = Identity { weak: true, ..it.identity.clone() }
             })),
             "no serial number",
         ),
@@ -201,11 +146,7 @@ fn other_disks_are_left_alone_with_the_reason() {
             change(|it| it.candidate = Err("may not open block devices".into())),
             "may not open",
         ),
-        (
-            "just plugged in",
-            change(|it| it.is_settled = false),
-            "less than a minute",
-        ),
+        ("just plugged in", change(|it| it.is_settled = false), "less than a minute"),
     ];
     assert!(cases.len() >= 25);
     for (what, change, expected) in cases {

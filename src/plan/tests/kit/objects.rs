@@ -20,10 +20,7 @@ pub fn number(text: &str) -> DeviceNumber {
 }
 
 fn strong(text: &str) -> Identity {
-    Identity {
-        text: text.into(),
-        weak: false,
-    }
+    Identity { text: text.into(), weak: false }
 }
 
 fn candidate(kind: VolumeMode, identity: Identity, footprint: Footprint) -> Candidate {
@@ -47,40 +44,27 @@ fn candidate(kind: VolumeMode, identity: Identity, footprint: Footprint) -> Cand
 /// The same storage with an identity among all nodes, whose hash is `hash`.
 pub fn global(candidate: Candidate, is_unique: bool) -> Candidate {
     with(candidate, |candidate| {
-        candidate.global = Some(GlobalIdentity {
-            hash: "hash".into(),
-            is_unique,
-            is_shared: false,
-        });
+        candidate.global =
+            Some(GlobalIdentity { hash: "hash".into(), is_unique, is_shared: false });
     })
 }
 
 /// A whole disk. Its partition 1 has the next minor number, as has the filesystem of [`fs`].
 pub fn disk(at: u32) -> Candidate {
-    let number = DeviceNumber {
-        major: 8,
-        minor: 16 * at,
-    };
+    let number = DeviceNumber { major: 8, minor: 16 * at };
     let footprint = Footprint::Device {
         number,
         below: BTreeSet::from([number]),
         wwid: Some(format!("disk-{at}")),
     };
-    candidate(
-        VolumeMode::Block,
-        strong(&format!("v1:wwid=disk-{at}")),
-        footprint,
-    )
+    candidate(VolumeMode::Block, strong(&format!("v1:wwid=disk-{at}")), footprint)
 }
 
 /// The same disk by another controller: another number, the same world-wide name.
 pub fn other_path_to(disk: &Candidate, at: u32) -> Candidate {
     with(disk.clone(), |disk| {
         if let Footprint::Device { number, below, .. } = &mut disk.footprint {
-            *number = DeviceNumber {
-                major: 65,
-                minor: 16 * at,
-            };
+            *number = DeviceNumber { major: 65, minor: 16 * at };
             *below = BTreeSet::from([*number]);
         }
     })
@@ -89,11 +73,7 @@ pub fn other_path_to(disk: &Candidate, at: u32) -> Candidate {
 /// Partition 1 of [`disk`].
 pub fn partition(at: u32) -> Candidate {
     let (disk, number) = partition_numbers(at);
-    let footprint = Footprint::Device {
-        number,
-        below: BTreeSet::from([disk, number]),
-        wwid: None,
-    };
+    let footprint = Footprint::Device { number, below: BTreeSet::from([disk, number]), wwid: None };
     let identity = format!("v1:partuuid=p{at},start=2048,wwid=disk-{at}");
     candidate(VolumeMode::Block, strong(&identity), footprint)
 }
@@ -124,31 +104,17 @@ pub fn directory(at: u32, root: &str) -> Candidate {
 pub fn tmpfs(at: u32, mounted: &str) -> Candidate {
     let footprint = Footprint::Filesystem {
         devices: BTreeSet::new(),
-        fs: DeviceNumber {
-            major: 0,
-            minor: at,
-        },
+        fs: DeviceNumber { major: 0, minor: at },
         root: "/".into(),
     };
     let text = format!("v1:fs=tmpfs,path={mounted},root=/");
-    candidate(
-        VolumeMode::Filesystem,
-        Identity { text, weak: true },
-        footprint,
-    )
+    candidate(VolumeMode::Filesystem, Identity { text, weak: true }, footprint)
 }
 
 /// A device that nothing tells from another, as seen after boot `boot`.
 pub fn nameless(at: u32, boot: &str) -> Candidate {
-    let number = DeviceNumber {
-        major: 252,
-        minor: at,
-    };
-    let footprint = Footprint::Device {
-        number,
-        below: BTreeSet::from([number]),
-        wwid: None,
-    };
+    let number = DeviceNumber { major: 252, minor: at };
+    let footprint = Footprint::Device { number, below: BTreeSet::from([number]), wwid: None };
     let text = format!("v1:boot={boot},link=/dev/nameless{at},size=1000");
     candidate(VolumeMode::Block, Identity { text, weak: true }, footprint)
 }
@@ -195,11 +161,7 @@ pub fn pv(name: &str, at: &str, candidate: &Candidate) -> PvView {
 }
 
 pub fn claim() -> ClaimRef {
-    ClaimRef {
-        namespace: "default".into(),
-        name: "data".into(),
-        uid: Some("claim-uid".into()),
-    }
+    ClaimRef { namespace: "default".into(), name: "data".into(), uid: Some("claim-uid".into()) }
 }
 
 pub fn bound(pv: PvView) -> PvView {

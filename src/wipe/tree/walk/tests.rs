@@ -50,10 +50,7 @@ fn memory_for_names_and_repeated_reads_are_bounded() {
         // A call may exceed the limit by the names that fit into the buffer.
         let limits = (0..widths.len()).map(names_memory);
         let bound = 3 * limits.sum::<usize>();
-        assert!(
-            peak <= bound,
-            "{peak} bytes of names at a time in {widths:?}"
-        );
+        assert!(peak <= bound, "{peak} bytes of names at a time in {widths:?}");
         // Each directory is entered, read and left, and some are read again.
         assert!(steps <= 5 * made, "{steps} steps for {made} in {widths:?}");
         walk.run().unwrap();

@@ -36,10 +36,7 @@ pub(crate) struct Cache {
 impl Cache {
     /// Takes in the state of an object, unless this or a newer one is known.
     pub(crate) fn store(&mut self, r: &'static Resource, object: &Arc<Value>) {
-        if self
-            .version(r, object)
-            .is_some_and(|known| known >= meta::resource_version(object))
-        {
+        if self.version(r, object).is_some_and(|known| known >= meta::resource_version(object)) {
             return;
         }
         self.take_out(r, object);
@@ -48,10 +45,7 @@ impl Cache {
         if r == &resource::PERSISTENT_VOLUMES {
             let volume = Volume(object);
             if let Some(claim) = volume.claim_ref() {
-                self.by_claim
-                    .entry(claim.key())
-                    .or_default()
-                    .insert(Arc::clone(&name));
+                self.by_claim.entry(claim.key()).or_default().insert(Arc::clone(&name));
             }
             self.pools.insert(&volume);
             self.volumes.insert(name, volume);
@@ -75,10 +69,7 @@ impl Cache {
 
     /// Forgets an object whose last state this is, unless a newer one of its name is known.
     pub(crate) fn remove(&mut self, r: &'static Resource, object: &Value) {
-        if self
-            .version(r, object)
-            .is_some_and(|known| known <= meta::resource_version(object))
-        {
+        if self.version(r, object).is_some_and(|known| known <= meta::resource_version(object)) {
             self.take_out(r, object);
         }
     }
@@ -141,20 +132,12 @@ impl Cache {
 
     /// The volumes whose `claimRef` has this claim's name; their UID may be another claim's.
     pub(crate) fn volumes_of(&self, claim: &Key) -> impl Iterator<Item = Volume> + use<'_> {
-        self.by_claim
-            .get(claim)
-            .into_iter()
-            .flatten()
-            .filter_map(|name| self.volume(name))
+        self.by_claim.get(claim).into_iter().flatten().filter_map(|name| self.volume(name))
     }
 
     /// The pods that mount this claim.
     pub(crate) fn users(&self, claim: &Key) -> impl Iterator<Item = &Pod> + use<'_> {
-        self.users
-            .get(claim)
-            .into_iter()
-            .flatten()
-            .filter_map(|key| self.pods.get(key))
+        self.users.get(claim).into_iter().flatten().filter_map(|key| self.pods.get(key))
     }
 
     /// The pods that are controlled by the object with this UID.
@@ -166,9 +149,7 @@ impl Cache {
     /// Whether the claim waits for a pod. Its class alone says so; a class that is not there
     /// means no.
     pub(crate) fn binds_late(&self, claim: &Claim) -> bool {
-        self.classes
-            .get(claim.class())
-            .is_some_and(Class::binds_late)
+        self.classes.get(claim.class()).is_some_and(Class::binds_late)
     }
 
     /// The class that claims without one get.

@@ -20,9 +20,7 @@ pub(crate) fn set_condition(
 ) -> bool {
     let truth = if truth { "True" } else { "False" };
     let conditions = list_mut(meta::child_mut(object, "status"), "conditions");
-    let present = conditions
-        .iter_mut()
-        .find(|present| present["type"] == kind);
+    let present = conditions.iter_mut().find(|present| present["type"] == kind);
     let since = match &present {
         Some(same)
             if [&same["status"], &same["reason"], &same["message"]].map(text)

@@ -18,10 +18,7 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self { namespace: namespace.into(), name: name.into() }
     }
 
     pub(crate) fn of(object: &Value) -> Self {
@@ -61,9 +58,7 @@ pub(crate) fn controller(object: &Value) -> Option<&Value> {
 
 /// Whole bytes of a quantity; 0 for what is none, which the API server does not let in.
 fn bytes(quantity: &Value) -> i128 {
-    text(quantity)
-        .parse()
-        .map_or(0, |quantity: Quantity| quantity.value())
+    text(quantity).parse().map_or(0, |quantity: Quantity| quantity.value())
 }
 
 pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
@@ -200,11 +195,7 @@ pub(crate) enum VolumeMode {
 
 impl VolumeMode {
     fn of(object: &Value) -> Self {
-        if object["spec"]["volumeMode"] == "Block" {
-            Self::Block
-        } else {
-            Self::Filesystem
-        }
+        if object["spec"]["volumeMode"] == "Block" { Self::Block } else { Self::Filesystem }
     }
 }
 
@@ -213,19 +204,11 @@ impl VolumeMode {
 pub(crate) struct AccessModes(u8);
 
 impl AccessModes {
-    const NAMES: [&str; 4] = [
-        "ReadWriteOnce",
-        "ReadOnlyMany",
-        "ReadWriteMany",
-        "ReadWriteOncePod",
-    ];
+    const NAMES: [&str; 4] = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"];
 
     pub(crate) fn of(list: &Value) -> Self {
         Self(items(list).fold(0, |set, mode| {
-            Self::NAMES
-                .iter()
-                .position(|name| mode == name)
-                .map_or(set, |bit| set | 1 << bit)
+            Self::NAMES.iter().position(|name| mode == name).map_or(set, |bit| set | 1 << bit)
         }))
     }
 
@@ -261,8 +244,7 @@ impl Volume {
     }
 
     pub(crate) fn class(&self) -> &str {
-        self.annotation(BETA_CLASS)
-            .unwrap_or_else(|| text(&self["spec"]["storageClassName"]))
+        self.annotation(BETA_CLASS).unwrap_or_else(|| text(&self["spec"]["storageClassName"]))
     }
 
     pub(crate) fn mode(&self) -> VolumeMode {
@@ -296,8 +278,7 @@ impl Volume {
 impl Claim {
     /// `None` when the claim leaves the class open, unlike a claim that asks for no class (`""`).
     pub(crate) fn class_if_set(&self) -> Option<&str> {
-        self.annotation(BETA_CLASS)
-            .or_else(|| self["spec"]["storageClassName"].as_str())
+        self.annotation(BETA_CLASS).or_else(|| self["spec"]["storageClassName"].as_str())
     }
 
     pub(crate) fn class(&self) -> &str {

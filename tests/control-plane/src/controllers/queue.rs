@@ -99,9 +99,7 @@ impl<K: Clone + Eq + Hash + Ord> WorkQueue<K> {
 }
 
 fn back_off(failures: u32) -> Duration {
-    FIRST_BACK_OFF
-        .saturating_mul(1 << failures.min(16))
-        .min(LONGEST_BACK_OFF)
+    FIRST_BACK_OFF.saturating_mul(1 << failures.min(16)).min(LONGEST_BACK_OFF)
 }
 
 #[cfg(test)]
@@ -116,11 +114,7 @@ mod tests {
         queue.add("a");
         assert_eq!(queue.take(now), None, "its work still runs");
         queue.done("a", true, now);
-        assert_eq!(
-            queue.take(now),
-            Some("a"),
-            "the change during its work is not lost"
-        );
+        assert_eq!(queue.take(now), Some("a"), "the change during its work is not lost");
         queue.done("a", true, now);
         assert_eq!(queue.take(now), None);
     }

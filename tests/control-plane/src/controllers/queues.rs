@@ -56,10 +56,7 @@ impl Queues {
             &self.jobs,
             &self.namespaces,
         ];
-        let due = keys
-            .into_iter()
-            .map(WorkQueue::next_due)
-            .chain([self.garbage.next_due()]);
+        let due = keys.into_iter().map(WorkQueue::next_due).chain([self.garbage.next_due()]);
         due.flatten().min().map(Instant::from_std)
     }
 }

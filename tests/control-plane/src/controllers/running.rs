@@ -59,7 +59,5 @@ pub fn spawn(store: Store, options: ControllerOptions) -> Result<Controllers, St
         node::register(&store, node)?;
     }
     let manager = Manager::new(store, options);
-    Ok(Controllers {
-        task: tokio::spawn(manager.run()),
-    })
+    Ok(Controllers { task: tokio::spawn(manager.run()) })
 }

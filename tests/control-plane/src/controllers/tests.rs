@@ -31,11 +31,7 @@ impl World {
         let store = Store::new(100);
         let manager = Manager::new(store.clone(), options);
         disturbance::clear();
-        Self {
-            store,
-            manager,
-            relay: None,
-        }
+        Self { store, manager, relay: None }
     }
 
     /// A controller that starts over, with nothing but the store.
@@ -110,11 +106,7 @@ impl World {
 
     /// Creates without letting the controllers work.
     pub(crate) fn put(&self, r: &'static Resource, object: Value) -> Arc<Value> {
-        let ns = if r.namespaced {
-            ns_of(&object)
-        } else {
-            String::new()
-        };
+        let ns = if r.namespaced { ns_of(&object) } else { String::new() };
         self.store.create(r, &ns, object).unwrap()
     }
 
@@ -171,19 +163,13 @@ impl World {
     }
 
     pub(crate) fn delete(&mut self, r: &'static Resource, name: &str) {
-        let (ns, options) = (
-            if r.namespaced { "default" } else { "" },
-            DeleteOptions::default(),
-        );
+        let (ns, options) = (if r.namespaced { "default" } else { "" }, DeleteOptions::default());
         self.store.delete(r, ns, name, &options).unwrap();
         self.settle();
     }
 
     pub(crate) fn phase(&self, r: &'static Resource, name: &str) -> String {
-        self.get(r, name).unwrap()["status"]["phase"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        self.get(r, name).unwrap()["status"]["phase"].as_str().unwrap().to_owned()
     }
 
     /// The volume that a claim is bound to, both sides agreeing.
@@ -192,32 +178,21 @@ impl World {
         let name = claim["spec"]["volumeName"].as_str()?.to_owned();
         let volume = self.volume(&name);
         assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
-        assert_eq!(
-            [&claim, &volume].map(|o| o["status"]["phase"].clone()),
-            ["Bound", "Bound"]
-        );
+        assert_eq!([&claim, &volume].map(|o| o["status"]["phase"].clone()), ["Bound", "Bound"]);
         Some(name)
     }
 
     /// Reasons of the events about an object, sorted, each once.
     pub(crate) fn reasons(&self, name: &str) -> Vec<String> {
         let events = self.store.list(&EVENTS, None).items;
-        let about = events
-            .iter()
-            .filter(|event| event["involvedObject"]["name"] == name);
+        let about = events.iter().filter(|event| event["involvedObject"]["name"] == name);
         let reasons = about.map(|event| event["reason"].as_str().unwrap().to_owned());
-        reasons
-            .collect::<std::collections::BTreeSet<_>>()
-            .into_iter()
-            .collect()
+        reasons.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 }
 
 fn ns_of(object: &Value) -> String {
-    object["metadata"]["namespace"]
-        .as_str()
-        .unwrap_or("default")
-        .to_owned()
+    object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned()
 }
 
 pub(crate) fn but(mut object: Value, edit: impl FnOnce(&mut Value)) -> Value {

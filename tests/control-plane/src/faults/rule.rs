@@ -93,19 +93,13 @@ impl Answer {
     }
 }
 
-#[expect(
-    clippy::must_use_candidate,
-    reason = "a fault is in force whether or not it is kept"
-)]
+#[expect(clippy::must_use_candidate, reason = "a fault is in force whether or not it is kept")]
 impl FaultBuilder {
     /// Every request of the verb, until it is restricted.
     pub(super) fn new(faults: Faults, verb: Option<Verb>) -> Self {
         Self {
             faults,
-            matcher: Matcher {
-                verb,
-                ..Matcher::default()
-            },
+            matcher: Matcher { verb, ..Matcher::default() },
             skip: 0,
             times: usize::MAX,
             may_miss: false,
@@ -204,13 +198,7 @@ impl FaultBuilder {
     }
 
     fn put(self, outcome: Outcome) -> Fault {
-        let Self {
-            faults,
-            matcher,
-            skip,
-            times,
-            may_miss,
-        } = self;
+        let Self { faults, matcher, skip, times, may_miss } = self;
         let rule = Arc::new(Rule {
             matcher,
             skip,
@@ -236,15 +224,9 @@ impl Fault {
     /// # Panics
     /// When it has hit no request and is no [`FaultBuilder::maybe`].
     pub fn clear(&self) {
-        self.faults
-            .lock()
-            .retain(|rule| !Arc::ptr_eq(rule, &self.rule));
+        self.faults.lock().retain(|rule| !Arc::ptr_eq(rule, &self.rule));
         self.rule.end();
-        assert!(
-            !self.rule.has_missed(),
-            "it hit no request: {:?}",
-            self.rule
-        );
+        assert!(!self.rule.has_missed(), "it hit no request: {:?}", self.rule);
     }
 }
 
@@ -287,18 +269,9 @@ impl Matcher {
         };
         self.verb.is_none_or(|verb| verb == request.verb)
             && self.group.as_ref().is_none_or(in_group)
-            && self
-                .resource
-                .as_ref()
-                .is_none_or(|r| *r == request.resource)
-            && self
-                .subresource
-                .as_ref()
-                .is_none_or(|s| *s == request.subresource)
+            && self.resource.as_ref().is_none_or(|r| *r == request.resource)
+            && self.subresource.as_ref().is_none_or(|s| *s == request.subresource)
             && self.name.as_ref().is_none_or(|n| n == name)
-            && self
-                .name_prefix
-                .as_ref()
-                .is_none_or(|p| name.starts_with(p))
+            && self.name_prefix.as_ref().is_none_or(|p| name.starts_with(p))
     }
 }

@@ -13,10 +13,7 @@ use crate::{
 /// Deletes what is left in a namespace that is terminating or gone.
 pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     let namespace = cx.read(&NAMESPACES, key)?;
-    if namespace
-        .as_ref()
-        .is_some_and(|namespace| !meta::is_terminating(namespace))
-    {
+    if namespace.as_ref().is_some_and(|namespace| !meta::is_terminating(namespace)) {
         cx.garbage.emptying.remove(&key.name);
         return Ok(());
     }
@@ -24,14 +21,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
         for stored in cx.store.shelf(resource, Some(&key.name)).items {
             let object = stored.value();
             if !meta::is_terminating(&object) {
-                delete(
-                    cx,
-                    &Target {
-                        resource,
-                        key: Key::of(&object),
-                    },
-                    &object,
-                )?;
+                delete(cx, &Target { resource, key: Key::of(&object) }, &object)?;
             }
         }
     }

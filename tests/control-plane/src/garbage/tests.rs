@@ -44,10 +44,7 @@ fn a_nodes_volumes_are_deleted_with_it() {
     assert!(world.get(&VOLUMES, "free").is_none());
     assert!(world.get(&VOLUMES, "other").is_some());
     let bound = world.volume("bound");
-    assert!(
-        bound["metadata"]["deletionTimestamp"].is_string(),
-        "protected while bound"
-    );
+    assert!(bound["metadata"]["deletionTimestamp"].is_string(), "protected while bound");
     world.delete(&CLAIMS, "c");
     assert!(world.get(&VOLUMES, "bound").is_none());
 }
@@ -61,8 +58,5 @@ fn what_is_not_understood_is_not_deleted() {
     world.create(&VOLUMES, owned(volume("v", "1Gi"), &[&namespaced]));
     world.delete(&CONFIG_MAPS, "a");
     assert!(world.get(&SECRETS, "s").is_some());
-    assert!(
-        world.get(&VOLUMES, "v").is_some(),
-        "a namespaced owner of what is in no namespace"
-    );
+    assert!(world.get(&VOLUMES, "v").is_some(), "a namespaced owner of what is in no namespace");
 }

@@ -28,11 +28,7 @@ impl Fixture {
             fs::write(dir.path().join(file), "data").unwrap();
         }
         symlink(dir.path().join("precious"), dir.path().join("root/link")).unwrap();
-        symlink(
-            dir.path().join("precious"),
-            dir.path().join("root/volume/link"),
-        )
-        .unwrap();
+        symlink(dir.path().join("precious"), dir.path().join("root/volume/link")).unwrap();
         symlink(dir.path().join("root"), dir.path().join("alias")).unwrap();
         let paths = HostPaths::below(dir.path().join("root")).unwrap();
         Self { dir, paths }
@@ -49,11 +45,7 @@ impl Fixture {
         while let Some(path) = found.get(next).cloned() {
             next += 1;
             if path.symlink_metadata().unwrap().is_dir() {
-                found.extend(
-                    fs::read_dir(path)
-                        .unwrap()
-                        .map(|entry| entry.unwrap().path()),
-                );
+                found.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
             }
         }
         found
@@ -87,21 +79,14 @@ fn what_is_in_doubt_is_refused_and_left_alone() {
         assert!(delete.contains(why), "{}: {delete}", path.display());
         assert_eq!(fixture.all(), before, "{}", path.display());
     }
-    let missing = fixture
-        .paths
-        .directory(&fixture.path("root/none"))
-        .unwrap_err();
+    let missing = fixture.paths.directory(&fixture.path("root/none")).unwrap_err();
     assert!(missing.to_string().contains("does not exist"), "{missing}");
 }
 
 #[test]
 fn a_directory_is_deleted_with_its_contents() {
     let fixture = Fixture::new();
-    for (path, again) in [
-        ("root/volume", 1),
-        ("root/nested/volume/", 1),
-        ("root/none/x", 1),
-    ] {
+    for (path, again) in [("root/volume", 1), ("root/nested/volume/", 1), ("root/none/x", 1)] {
         for _ in 0..=again {
             fixture.paths.delete(&fixture.path(path)).unwrap();
         }
@@ -109,10 +94,7 @@ fn a_directory_is_deleted_with_its_contents() {
     }
     assert!(fixture.path("root/nested").exists());
     assert!(fixture.path("root/file").exists());
-    assert!(
-        fixture.path("precious/data").exists(),
-        "a link is not followed"
-    );
+    assert!(fixture.path("precious/data").exists(), "a link is not followed");
 }
 
 #[test]
@@ -126,10 +108,7 @@ fn the_root_can_be_named_through_a_link() {
 #[test]
 fn what_was_put_in_its_place_meanwhile_is_safe() {
     let fixture = Fixture::new();
-    let held = fixture
-        .paths
-        .directory(&fixture.path("root/volume"))
-        .unwrap();
+    let held = fixture.paths.directory(&fixture.path("root/volume")).unwrap();
     fs::rename(fixture.path("root/volume"), fixture.path("root/away")).unwrap();
     symlink(fixture.path("precious"), fixture.path("root/volume")).unwrap();
     empty(&held).unwrap();
@@ -141,9 +120,7 @@ fn what_was_put_in_its_place_meanwhile_is_safe() {
 fn bad_roots() {
     let fixture = Fixture::new();
     for root in ["root/none", "root/file"] {
-        let error = HostPaths::below(fixture.path(root))
-            .unwrap_err()
-            .to_string();
+        let error = HostPaths::below(fixture.path(root)).unwrap_err().to_string();
         assert!(error.contains("cannot be opened as a directory"), "{error}");
     }
     for root in ["/", "/tmp/.."] {

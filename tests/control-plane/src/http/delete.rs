@@ -32,9 +32,7 @@ pub(super) fn object(server: &Server, target: &Target, call: &Call) -> Result<Re
         return Err(Status::forbidden(r, &target.name, why));
     }
     let options = options(call)?;
-    let object = server
-        .store
-        .delete(r, &target.namespace, &target.name, &options)?;
+    let object = server.store.delete(r, &target.namespace, &target.name, &options)?;
     // What stays for a while has a deletionTimestamp, and something that holds it.
     let gone = !meta::is_terminating(&object) || deletion::is_finished(r, &object);
     let mut response = if gone && !ANSWER_WITH_OBJECT.contains(&r) {
@@ -65,28 +63,20 @@ pub(super) fn collection(
         if !selectors.matches(&stored.value()) {
             continue;
         }
-        match server
-            .store
-            .delete(r, &stored.namespace, &stored.name, &options)
-        {
+        match server.store.delete(r, &stored.namespace, &stored.name, &options) {
             Ok(object) => deleted.push(object),
             Err(status) if status.is_not_found() => {}
             Err(status) => return Err(status),
         }
     }
     let metadata = json!({"resourceVersion": server.store.revision().to_string()});
-    let bytes = read::view(target, call)
-        .list(deleted.into_iter(), &metadata)
-        .map_err(Status::internal)?;
+    let bytes =
+        read::view(target, call).list(deleted.into_iter(), &metadata).map_err(Status::internal)?;
     Ok(answer::bytes_of_json(200, bytes))
 }
 
 fn options(call: &Call) -> Result<DeleteOptions, Status> {
-    let body: Value = if call.body.is_empty() {
-        Value::Null
-    } else {
-        call.object()?
-    };
+    let body: Value = if call.body.is_empty() { Value::Null } else { call.object()? };
     let text = |value: &Value| value.as_str().filter(|v| !v.is_empty()).map(str::to_owned);
     if !body["dryRun"].is_null() {
         return Err(Status::no_dry_runs());

@@ -12,16 +12,8 @@ use crate::{
     resource::{self, Resource},
 };
 
-const VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
+const VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let ok = || get(|| async { "ok" });
@@ -55,10 +47,7 @@ pub(super) fn always<S: Clone + Send + Sync + 'static>(document: Value) -> Metho
 
 /// Group and version pairs, each once.
 pub(super) fn versions() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let mut all: Vec<_> = resource::all()
-        .iter()
-        .map(|r| (r.group, r.version))
-        .collect();
+    let mut all: Vec<_> = resource::all().iter().map(|r| (r.group, r.version)).collect();
     all.sort_unstable();
     all.dedup();
     all.into_iter()
@@ -66,24 +55,16 @@ pub(super) fn versions() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// `/api/v1` or `/apis/<group>/<version>`.
 pub(super) fn root(group: &str, version: &str) -> String {
-    if group.is_empty() {
-        format!("/api/{version}")
-    } else {
-        format!("/apis/{group}/{version}")
-    }
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
 pub(super) fn resources_of(group: &str, version: &str) -> Vec<&'static Resource> {
     let all = resource::all().iter().copied();
-    all.filter(|r| r.group == group && r.version == version)
-        .collect()
+    all.filter(|r| r.group == group && r.version == version).collect()
 }
 
 fn groups() -> Vec<&'static str> {
-    versions()
-        .map(|(group, _)| group)
-        .filter(|group| !group.is_empty())
-        .collect()
+    versions().map(|(group, _)| group).filter(|group| !group.is_empty()).collect()
 }
 
 fn group(name: &str) -> Value {
@@ -116,10 +97,7 @@ fn entries(r: &'static Resource) -> Vec<Value> {
         main["shortNames"] = json!(r.short_names);
     }
     // What `kubectl get all` means.
-    if matches!(
-        r.plural,
-        "pods" | "services" | "daemonsets" | "deployments" | "jobs"
-    ) {
+    if matches!(r.plural, "pods" | "services" | "daemonsets" | "deployments" | "jobs") {
         main["categories"] = json!(["all"]);
     }
     let mut entries = vec![main];

@@ -145,9 +145,7 @@ async fn pass(
     next: Next,
 ) -> Response {
     let params = request.extract_parts::<RawPathParams>().await;
-    let target = params
-        .ok()
-        .and_then(|params| Target::of(&params, request.uri().path()));
+    let target = params.ok().and_then(|params| Target::of(&params, request.uri().path()));
     let (head, body) = request.into_parts();
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let asked = record(&head, target.as_ref(), &query);

@@ -66,11 +66,7 @@ fn resources<S: Clone + Send + Sync + 'static>(answer: &MethodRouter<S>) -> Rout
     }
     for root in ["/api/{version}", "/apis/{group}/{version}"] {
         for place in ["", "/namespaces/{namespace}"] {
-            for path in [
-                "/{plural}",
-                "/{plural}/{name}",
-                "/{plural}/{name}/{subresource}",
-            ] {
+            for path in ["/{plural}", "/{plural}/{name}", "/{plural}/{name}/{subresource}"] {
                 routes = routes.route(&format!("{root}{place}{path}"), answer.clone());
             }
         }

@@ -23,10 +23,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
         index.insert(path, json!({"serverRelativeURL": url}));
     }
     routes
-        .route(
-            "/openapi/v2",
-            get(move || async move { ([(CONTENT_TYPE, v2)], EMPTY_V2) }),
-        )
+        .route("/openapi/v2", get(move || async move { ([(CONTENT_TYPE, v2)], EMPTY_V2) }))
         .route("/openapi/v3", discovery::always(json!({"paths": index})))
 }
 
@@ -34,11 +31,7 @@ fn document(group: &str, version: &str) -> Value {
     let root = discovery::root(group, version);
     let mut paths = Map::new();
     for r in discovery::resources_of(group, version) {
-        let scope = if r.namespaced {
-            "/namespaces/{namespace}"
-        } else {
-            ""
-        };
+        let scope = if r.namespaced { "/namespaces/{namespace}" } else { "" };
         let path = format!("{root}{scope}/{}/{{name}}", r.plural);
         paths.insert(path, json!({"patch": patch(r)}));
     }

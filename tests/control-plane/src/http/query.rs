@@ -30,9 +30,7 @@ impl Query {
             return Ok(None);
         }
         text.parse().map(Some).map_err(|_| {
-            Status::bad_request(format!(
-                "query parameter {key} is no valid number: {text:?}"
-            ))
+            Status::bad_request(format!("query parameter {key} is no valid number: {text:?}"))
         })
     }
 }

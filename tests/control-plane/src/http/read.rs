@@ -16,10 +16,7 @@ use crate::{
 /// How this client wants to see objects of the target's type.
 pub(super) fn view(target: &Target, call: &Call) -> View {
     let format = Format::negotiate(call.header(ACCEPT), call.query.get("includeObject"));
-    View {
-        resource: target.resource,
-        format,
-    }
+    View { resource: target.resource, format }
 }
 
 pub(super) fn selectors(target: &Target, call: &Call) -> Result<Selectors, Status> {
@@ -110,11 +107,7 @@ fn read(
     if version > now {
         return Err(Status::too_large_version(version, now));
     }
-    if exact {
-        store.shelf_at(r, ns, version)
-    } else {
-        Ok(store.shelf(r, ns))
-    }
+    if exact { store.shelf_at(r, ns, version) } else { Ok(store.shelf(r, ns)) }
 }
 
 fn key(object: &Stored) -> (&str, &str) {
@@ -131,11 +124,7 @@ struct Token {
 impl Token {
     fn after(last: &Stored, version: u64) -> Self {
         let (namespace, name) = key(last);
-        Self {
-            version,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
+        Self { version, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
     fn parse(text: &str) -> Result<Option<Self>, Status> {
@@ -146,11 +135,7 @@ impl Token {
             let (version, key) = text.split_once(':')?;
             let (namespace, name) = key.split_once('/')?;
             let version = version.parse().ok()?;
-            Some(Self {
-                version,
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            })
+            Some(Self { version, namespace: namespace.to_owned(), name: name.to_owned() })
         };
         parse()
             .map(Some)

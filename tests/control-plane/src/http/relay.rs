@@ -72,12 +72,7 @@ struct Relay {
 pub(super) fn pass_on(content: Body, call: &Call, target: &Target, faults: &Faults) -> Body {
     let (lines, receiver) = channel(BUFFERED);
     let (faults, plural) = (faults.clone(), target.resource.plural);
-    let relay = Relay {
-        content,
-        cuts: call.cuts,
-        rest: Vec::new(),
-        waiting: VecDeque::new(),
-    };
+    let relay = Relay { content, cuts: call.cuts, rest: Vec::new(), waiting: VecDeque::new() };
     tokio::spawn(async move {
         if let Err(error) = relay.run(&faults, plural, &lines).await {
             let _ = lines.send(Err(error)).await;

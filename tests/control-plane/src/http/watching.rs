@@ -134,22 +134,12 @@ fn start(server: &Server, faults: &Faults, target: &Target, call: &Call) -> Resu
         (None, version)
     };
     let subscription = server.store.watch(r, from)?;
-    Ok(Start {
-        initial,
-        mark_end: send_initial == Some(true),
-        from,
-        subscription,
-    })
+    Ok(Start { initial, mark_end: send_initial == Some(true), from, subscription })
 }
 
 impl Watch {
     async fn run(&self, start: Start, deadline: Instant) -> Result<(), Closed> {
-        let Start {
-            initial,
-            mark_end,
-            from,
-            subscription,
-        } = start;
+        let Start { initial, mark_end, from, subscription } = start;
         if let Some(initial) = initial {
             for stored in &initial.items {
                 if self.is_whole() {
@@ -162,15 +152,10 @@ impl Watch {
                 }
             }
             if mark_end && self.bookmarks.is_some() {
-                self.send("BOOKMARK", &self.view.bookmark(from, true))
-                    .await?;
+                self.send("BOOKMARK", &self.view.bookmark(from, true)).await?;
             }
         }
-        let Subscription {
-            backlog,
-            mut live,
-            resource_version,
-        } = subscription;
+        let Subscription { backlog, mut live, resource_version } = subscription;
         for event in &backlog {
             self.send_event(event).await?;
         }
@@ -201,8 +186,7 @@ impl Watch {
         if self.bookmarks.is_none() {
             return Ok(());
         }
-        self.send("BOOKMARK", &self.view.bookmark(version, false))
-            .await
+        self.send("BOOKMARK", &self.view.bookmark(version, false)).await
     }
 
     /// Whether everything is sent as it is stored: no selector, no other view.
@@ -220,15 +204,9 @@ impl Watch {
             namespace.is_none_or(|ns| ns == &*object.namespace)
         };
         let before = event.previous.as_ref().filter(here);
-        let after = Some(&event.object)
-            .filter(|_| event.kind != EventKind::Deleted)
-            .filter(here);
+        let after = Some(&event.object).filter(|_| event.kind != EventKind::Deleted).filter(here);
         if let Some(object) = after.filter(|_| self.is_whole()) {
-            let kind = if before.is_some() {
-                "MODIFIED"
-            } else {
-                "ADDED"
-            };
+            let kind = if before.is_some() { "MODIFIED" } else { "ADDED" };
             return self.send_text(kind, object.text()).await;
         }
         let matching = |stored: &Arc<Stored>| {
@@ -267,11 +245,7 @@ impl Watch {
             without_columns["columnDefinitions"].take();
             object = &without_columns;
         }
-        let mut line = serde_json::to_vec(&Line {
-            r#type: kind,
-            object,
-        })
-        .map_err(|_| Closed)?;
+        let mut line = serde_json::to_vec(&Line { r#type: kind, object }).map_err(|_| Closed)?;
         line.push(b'\n');
         self.lines.send(Ok(line.into())).await.map_err(|_| Closed)
     }

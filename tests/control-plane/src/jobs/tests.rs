@@ -18,10 +18,8 @@ use crate::{
 
 /// Failures are followed by the next try at once.
 fn world() -> World {
-    let mut world = World::with(ControllerOptions {
-        back_off: Duration::ZERO,
-        ..ControllerOptions::default()
-    });
+    let mut world =
+        World::with(ControllerOptions { back_off: Duration::ZERO, ..ControllerOptions::default() });
     world.add_node("n1");
     world
 }
@@ -78,10 +76,7 @@ fn a_pod_is_made_of_the_template() {
     let (uid, metadata) = (meta::uid(&job), &pod["metadata"]);
     assert_eq!(metadata["generateName"], "j-");
     assert_eq!(metadata["labels"]["app"], "a");
-    assert_eq!(
-        metadata["labels"]["batch.kubernetes.io/controller-uid"],
-        uid
-    );
+    assert_eq!(metadata["labels"]["batch.kubernetes.io/controller-uid"], uid);
     assert_eq!(
         metadata["ownerReferences"],
         json!([{

@@ -22,13 +22,8 @@ pub(crate) enum Patch {
 impl Patch {
     /// A JSON patch. A list of something else is no patch that could be applied.
     pub(crate) fn json(body: Value) -> Result<Self, Status> {
-        if !body
-            .as_array()
-            .is_some_and(|operations| operations.iter().all(Value::is_object))
-        {
-            return Err(Status::bad_request(
-                "a JSON patch must be a list of operations",
-            ));
+        if !body.as_array().is_some_and(|operations| operations.iter().all(Value::is_object)) {
+            return Err(Status::bad_request("a JSON patch must be a list of operations"));
         }
         let operations = serde_json::from_value(body);
         operations.map(Self::Json).map_err(|error| {
@@ -56,10 +51,7 @@ impl Patch {
 fn json_operation(object: &mut Value, operation: &PatchOperation) -> Result<(), Status> {
     let done = match operation {
         PatchOperation::Replace(replace) if creates_key(object, replace.path.as_str()) => {
-            let add = AddOperation {
-                path: replace.path.clone(),
-                value: replace.value.clone(),
-            };
+            let add = AddOperation { path: replace.path.clone(), value: replace.value.clone() };
             json_patch::patch(object, &[PatchOperation::Add(add)])
         }
         PatchOperation::Test(test)

@@ -52,9 +52,7 @@ fn merge_object(
                 merge_object(r, key, meta::object_mut(child), fields);
             }
             Value::Array(items) => {
-                let child = target
-                    .entry(key)
-                    .or_insert_with(|| Value::Array(Vec::new()));
+                let child = target.entry(key).or_insert_with(|| Value::Array(Vec::new()));
                 let kind = lists::kind(r, name, key);
                 let before = child.as_array().cloned().unwrap_or_default();
                 merge_list(r, kind, child, items);
@@ -124,9 +122,8 @@ fn reorder(kind: ListKind, items: &mut Vec<Value>, before: &[Value], order: &[Va
         ListKind::Keyed(key) => lists::position(list, key, item),
         ListKind::Set | ListKind::Atomic => list.iter().position(|o| o == item),
     };
-    let (mut named, others): (Vec<_>, Vec<_>) = items
-        .drain(..)
-        .partition(|item| place(order, item).is_some());
+    let (mut named, others): (Vec<_>, Vec<_>) =
+        items.drain(..).partition(|item| place(order, item).is_some());
     named.sort_by_key(|item| place(order, item));
     let mut others = others.into_iter().peekable();
     for item in named {

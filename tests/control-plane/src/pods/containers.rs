@@ -49,10 +49,7 @@ enum Stage {
 impl Containers {
     pub(super) fn of(pod: &Pod) -> Self {
         let containers = items(&pod["spec"]["containers"]);
-        Self {
-            uid: pod.uid().to_owned(),
-            lives: containers.map(|_| Life::default()).collect(),
-        }
+        Self { uid: pod.uid().to_owned(), lives: containers.map(|_| Life::default()).collect() }
     }
 
     /// A deleted pod can have a successor of the same name.
@@ -186,9 +183,7 @@ fn report(pod: &mut Value, phase: &str, containers: Vec<Value>) {
         _ => "ContainersNotReady",
     };
     let status = meta::child_mut(pod, "status");
-    status
-        .entry("startTime")
-        .or_insert_with(|| meta::now().into());
+    status.entry("startTime").or_insert_with(|| meta::now().into());
     status.insert("phase".into(), phase.into());
     status.insert("hostIP".into(), "127.0.0.1".into());
     status.insert("podIP".into(), "127.0.0.1".into());

@@ -49,25 +49,20 @@ impl Process {
         command.process_group(0);
         die_with_thread(&mut command);
         let (started, starting) = mpsc::sync_channel(1);
-        thread::Builder::new()
-            .name("container".into())
-            .spawn(move || {
-                let child = match command.spawn() {
-                    Ok(child) => child,
-                    Err(error) => return drop(started.send(Err(error))),
-                };
-                // A process id is a positive `pid_t`.
-                let group = Pid::from_raw(child.id().cast_signed());
-                let shared = Arc::new(Mutex::new(Shared {
-                    group: Some(group),
-                    exit: None,
-                }));
-                let _ = started.send(Ok(Arc::clone(&shared)));
-                drop(started);
-                let exit = wait(child, group, &shared);
-                lock(&shared).exit = Some(exit);
-                ended();
-            })?;
+        thread::Builder::new().name("container".into()).spawn(move || {
+            let child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            // A process id is a positive `pid_t`.
+            let group = Pid::from_raw(child.id().cast_signed());
+            let shared = Arc::new(Mutex::new(Shared { group: Some(group), exit: None }));
+            let _ = started.send(Ok(Arc::clone(&shared)));
+            drop(started);
+            let exit = wait(child, group, &shared);
+            lock(&shared).exit = Some(exit);
+            ended();
+        })?;
         let shared = starting.recv().map_err(io::Error::other)??;
         Ok(Self { shared })
     }

@@ -71,11 +71,7 @@ struct Running {
 
 impl Running {
     fn of(pod: &Pod) -> Self {
-        Self {
-            uid: pod.uid().to_owned(),
-            containers: HashMap::new(),
-            killed_at: None,
-        }
+        Self { uid: pod.uid().to_owned(), containers: HashMap::new(), killed_at: None }
     }
 
     fn processes(&self) -> impl Iterator<Item = &Process> {
@@ -91,12 +87,7 @@ impl Processes {
         host_paths: Option<HostPaths>,
         ended: UnboundedSender<Key>,
     ) -> Self {
-        Self {
-            options,
-            host_paths,
-            pods: HashMap::new(),
-            ended,
-        }
+        Self { options, host_paths, pods: HashMap::new(), ended }
     }
 
     /// Whether this pod runs as processes. What began as one stays one.

@@ -31,20 +31,12 @@ pub(crate) struct Exit {
 
 impl Exit {
     pub(crate) fn with(code: i32) -> Self {
-        Self {
-            code,
-            reason: if code == 0 { "Completed" } else { "Error" },
-            message: String::new(),
-        }
+        Self { code, reason: if code == 0 { "Completed" } else { "Error" }, message: String::new() }
     }
 
     /// The container could not be started at all.
     pub(crate) fn never_started(message: String) -> Self {
-        Self {
-            code: 128,
-            reason: "StartError",
-            message,
-        }
+        Self { code: 128, reason: "StartError", message }
     }
 }
 

@@ -40,11 +40,7 @@ fn a_pod_does_what_its_annotation_says() {
             world.change(&PODS, "p", |p| {
                 p["metadata"]["annotations"] = json!({super::RUN: "succeed"});
             });
-            assert_eq!(
-                world.phase(&PODS, "p"),
-                "Succeeded",
-                "after the annotation changed"
-            );
+            assert_eq!(world.phase(&PODS, "p"), "Succeeded", "after the annotation changed");
         }
     }
 }
@@ -76,10 +72,7 @@ fn a_recycler_pod_that_ran_is_not_started_again_by_the_next_controllers() {
     let released = but(volume("v", "1Gi"), |v| {
         let spec = v["spec"].as_object_mut().unwrap();
         spec.remove("local");
-        spec.insert(
-            "hostPath".into(),
-            json!({"path": dir.path().join("root/v")}),
-        );
+        spec.insert("hostPath".into(), json!({"path": dir.path().join("root/v")}));
     });
     let recycler = recycler_pod::of(&Volume(Arc::new(released))).unwrap();
     world.create(&PODS, recycler);

@@ -65,13 +65,8 @@ pub(crate) fn set_volume_phase(
     }
     let mut new = (*volume.0).clone();
     new["status"]["phase"] = phase.into();
-    set_or_remove(
-        &mut new["status"],
-        "message",
-        (!message.is_empty()).then(|| message.into()),
-    );
-    cx.update(&PERSISTENT_VOLUMES, new, Part::Status)
-        .map(Volume)
+    set_or_remove(&mut new["status"], "message", (!message.is_empty()).then(|| message.into()));
+    cx.update(&PERSISTENT_VOLUMES, new, Part::Status).map(Volume)
 }
 
 /// The third write: the claim names the volume, and the binding counts as completed.
@@ -86,8 +81,7 @@ fn name_volume(cx: &mut Context, claim: Claim, volume: &Volume) -> Result<Claim,
         set_annotation(&mut new, BOUND_BY_CONTROLLER, "yes");
     }
     set_annotation(&mut new, BIND_COMPLETED, "yes");
-    cx.update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main)
-        .map(Claim)
+    cx.update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main).map(Claim)
 }
 
 /// The fourth write, and every other change of a claim's status. Access modes follow the volume;
@@ -104,11 +98,7 @@ pub(crate) fn set_claim_status(
     new["phase"] = phase.into();
     match volume {
         None => {
-            for field in [
-                "accessModes",
-                "capacity",
-                "currentVolumeAttributesClassName",
-            ] {
+            for field in ["accessModes", "capacity", "currentVolumeAttributesClassName"] {
                 set_or_remove(&mut new, field, None);
             }
         }
@@ -129,8 +119,7 @@ pub(crate) fn set_claim_status(
     }
     let mut whole = Arc::unwrap_or_clone(claim.0);
     whole["status"] = new;
-    cx.update(&PERSISTENT_VOLUME_CLAIMS, whole, Part::Status)
-        .map(Claim)
+    cx.update(&PERSISTENT_VOLUME_CLAIMS, whole, Part::Status).map(Claim)
 }
 
 /// Frees a volume from its claim: what the controller chose goes, what the user chose is reserved
@@ -143,9 +132,7 @@ pub(crate) fn unbind(cx: &mut Context, volume: &Volume) -> Result<(), SyncError>
     } else {
         set_or_remove(&mut new["spec"]["claimRef"], "uid", None);
     }
-    let freed = cx
-        .update(&PERSISTENT_VOLUMES, new, Part::Main)
-        .map(Volume)?;
+    let freed = cx.update(&PERSISTENT_VOLUMES, new, Part::Main).map(Volume)?;
     set_volume_phase(cx, freed, "Available", "")?;
     Ok(())
 }

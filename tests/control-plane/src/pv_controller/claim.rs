@@ -39,10 +39,7 @@ fn sync_bound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
         return lose(cx, claim, "ClaimLost", why);
     };
     // A volume without a claim is taken back: it was unbound by hand, or made again.
-    if volume
-        .claim_ref()
-        .is_none_or(|reference| reference.uid == claim.uid())
-    {
+    if volume.claim_ref().is_none_or(|reference| reference.uid == claim.uid()) {
         return bind(cx, volume, claim);
     }
     let why = "Two claims are bound to the same volume, this one is bound incorrectly";
@@ -71,12 +68,7 @@ fn sync_unbound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
         cx.tell((&PERSISTENT_VOLUME_CLAIMS, &claim), Normal, reason, message);
     } else if claim.class().is_empty() {
         let message = "no persistent volumes available for this claim and no storage class is set";
-        cx.tell(
-            (&PERSISTENT_VOLUME_CLAIMS, &claim),
-            Normal,
-            "FailedBinding",
-            message,
-        );
+        cx.tell((&PERSISTENT_VOLUME_CLAIMS, &claim), Normal, "FailedBinding", message);
     } else {
         return provision::explain(cx, claim);
     }
@@ -89,9 +81,7 @@ fn sync_unbound(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
 /// before a reserved one.
 fn find(cx: &Context, claim: &Claim, late: bool) -> Option<Volume> {
     let reserved = cx.cache.volumes_of(&claim.key()).filter(|volume| {
-        volume
-            .claim_ref()
-            .is_some_and(|reference| reference.names(claim))
+        volume.claim_ref().is_some_and(|reference| reference.names(claim))
             && matching::reserved_fits(volume, claim)
     });
     let reserved = reserved.min_by_key(|volume| (volume.access_modes(), volume.capacity()));
@@ -119,14 +109,10 @@ fn late_binding_event(cx: &Context, claim: &Claim) -> (&'static str, String) {
             "WaitForFirstConsumer",
             "waiting for first consumer to be created before binding".to_owned(),
         ),
-        [pod] => (
-            "WaitForPodScheduled",
-            format!("waiting for pod {pod} to be scheduled"),
-        ),
-        pods => (
-            "WaitForPodScheduled",
-            format!("waiting for pods {} to be scheduled", pods.join(",")),
-        ),
+        [pod] => ("WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")),
+        pods => {
+            ("WaitForPodScheduled", format!("waiting for pods {} to be scheduled", pods.join(",")))
+        }
     }
 }
 
@@ -136,16 +122,14 @@ fn sync_naming(cx: &mut Context, claim: Claim) -> Result<(), SyncError> {
         let (name, owner) = (volume.name(), volume.claim_ref());
         let (reason, message) = match &owner {
             Some(owner) if owner.names(&claim) => return bind(cx, volume, claim),
-            Some(_) => (
-                "FailedBinding",
-                format!("volume {name:?} already bound to a different claim."),
-            ),
+            Some(_) => {
+                ("FailedBinding", format!("volume {name:?} already bound to a different claim."))
+            }
             None => match matching::mismatch(&volume, &claim) {
                 None => return bind(cx, volume, claim),
-                Some(why) => (
-                    "VolumeMismatch",
-                    format!("Cannot bind to requested volume {name:?}: {why}"),
-                ),
+                Some(why) => {
+                    ("VolumeMismatch", format!("Cannot bind to requested volume {name:?}: {why}"))
+                }
             },
         };
         let about = (&PERSISTENT_VOLUME_CLAIMS, &*claim);

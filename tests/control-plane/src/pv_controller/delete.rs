@@ -73,11 +73,7 @@ pub(super) fn start(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
         Ok(Deleter::External) => return Ok(()),
         Ok(Deleter::HostPath) => {}
     }
-    if cx
-        .reclaims
-        .failures
-        .must_wait(volume.uid(), clock::instant())
-    {
+    if cx.reclaims.failures.must_wait(volume.uid(), clock::instant()) {
         return Ok(());
     }
     if let Err(why) = delete(cx.reclaims.host_paths.as_ref(), &volume) {

@@ -11,16 +11,12 @@ use crate::controllers::{
 /// Whether the claim's label selector and VolumeAttributesClass want the volume.
 fn suits(volume: &Volume, claim: &Claim) -> bool {
     claim.attributes_class() == volume.attributes_class()
-        && claim
-            .selector()
-            .is_none_or(|wanted| selector::selects(wanted, volume))
+        && claim.selector().is_none_or(|wanted| selector::selects(wanted, volume))
 }
 
 /// Whether a pod on this node can use the volume.
 pub(crate) fn reaches(volume: &Volume, node: &Node) -> bool {
-    volume
-        .node_selector()
-        .is_none_or(|selector| selector::selects_node(selector, node))
+    volume.node_selector().is_none_or(|selector| selector::selects_node(selector, node))
 }
 
 /// Whether a volume that is reserved for this claim may be bound to it. Class, selector and

@@ -14,10 +14,8 @@ use crate::{
 /// The scheduler's request to make a volume for a late-binding claim on this node.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Who shall make the volume; the older key is still written beside the newer.
-const STORAGE_PROVISIONER: [&str; 2] = [
-    "volume.beta.kubernetes.io/storage-provisioner",
-    "volume.kubernetes.io/storage-provisioner",
-];
+const STORAGE_PROVISIONER: [&str; 2] =
+    ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"];
 /// Plug-ins of this prefix would be the controller's own; here are none that make volumes.
 pub(super) const IN_TREE: &str = "kubernetes.io/";
 
@@ -63,6 +61,5 @@ fn name_provisioner(cx: &mut Context, claim: Claim, name: &str) -> Result<Claim,
     for key in STORAGE_PROVISIONER {
         set_annotation(&mut new, key, name);
     }
-    cx.update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main)
-        .map(Claim)
+    cx.update(&PERSISTENT_VOLUME_CLAIMS, new, Part::Main).map(Claim)
 }

@@ -28,11 +28,7 @@ pub(crate) struct Reclaims {
 
 impl Reclaims {
     pub(crate) fn new(host_paths: Option<HostPaths>) -> Self {
-        Self {
-            recycling: HashMap::new(),
-            failures: delete::Failures::default(),
-            host_paths,
-        }
+        Self { recycling: HashMap::new(), failures: delete::Failures::default(), host_paths }
     }
 }
 
@@ -64,9 +60,7 @@ fn still_released(cx: &mut Context, volume: &Volume) -> Result<Option<Volume>, S
     let Some(fresh) = cx.read(&PERSISTENT_VOLUMES, &key)?.map(Volume) else {
         return Ok(None);
     };
-    let bound = fresh
-        .claim_ref()
-        .is_some_and(|reference| !reference.uid.is_empty());
+    let bound = fresh.claim_ref().is_some_and(|reference| !reference.uid.is_empty());
     let same = fresh.uid() == volume.uid() && fresh.reclaim_policy() == volume.reclaim_policy();
     if !same || !bound || is_migrated(&fresh) {
         return Ok(None);

@@ -45,10 +45,7 @@ pub(super) fn start(cx: &mut Context, volume: Volume) -> Result<(), SyncError> {
     let why = match cx.store.create(&PODS, &key.namespace, pod) {
         Ok(pod) => {
             cx.cache.store(&PODS, &pod);
-            let recycling = Recycling {
-                volume,
-                pod_uid: meta::uid(&pod).to_owned(),
-            };
+            let recycling = Recycling { volume, pod_uid: meta::uid(&pod).to_owned() };
             cx.reclaims.recycling.insert(key, recycling);
             return Ok(());
         }
@@ -83,13 +80,9 @@ fn users(cx: &Context, volume: &Volume) -> Option<String> {
 fn is_terminated(pod: &Pod) -> bool {
     let runs =
         |list| items(&pod["status"][list]).any(|status| status["state"]["running"].is_object());
-    let any_runs = [
-        "initContainerStatuses",
-        "containerStatuses",
-        "ephemeralContainerStatuses",
-    ]
-    .into_iter()
-    .any(runs);
+    let any_runs = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"]
+        .into_iter()
+        .any(runs);
     pod.is_finished() || pod.is_terminating() && !any_runs
 }
 

@@ -21,10 +21,7 @@ pub(crate) fn sync(cx: &mut Context, key: &Key) -> Result<(), SyncError> {
     };
     let volume = origin::update(cx, volume)?;
     // Without a UID it is only reserved; the claim takes it when it comes.
-    if volume
-        .claim_ref()
-        .is_none_or(|reference| reference.uid.is_empty())
-    {
+    if volume.claim_ref().is_none_or(|reference| reference.uid.is_empty()) {
         set_volume_phase(cx, volume, "Available", "")?;
         return Ok(());
     }
@@ -93,16 +90,6 @@ fn expect_claim(cx: &mut Context, volume: &Volume, claim: &Claim) {
         "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
         volume.name()
     );
-    cx.tell(
-        (&PERSISTENT_VOLUMES, volume),
-        Warning,
-        "VolumeMismatch",
-        to_volume,
-    );
-    cx.tell(
-        (&PERSISTENT_VOLUME_CLAIMS, claim),
-        Warning,
-        "VolumeMismatch",
-        to_claim,
-    );
+    cx.tell((&PERSISTENT_VOLUMES, volume), Warning, "VolumeMismatch", to_volume);
+    cx.tell((&PERSISTENT_VOLUME_CLAIMS, claim), Warning, "VolumeMismatch", to_claim);
 }

@@ -51,32 +51,12 @@ fn what_else_keeps_a_pod_from_a_node() {
         ("nothing", json!({}), json!({}), true),
         ("cordoned", json!({"unschedulable": true}), json!({}), false),
         ("a taint", taint(), json!({}), false),
-        (
-            "tolerated",
-            taint(),
-            tolerations(json!({"key": "k", "value": "v"})),
-            true,
-        ),
+        ("tolerated", taint(), tolerations(json!({"key": "k", "value": "v"})), true),
         ("tolerated by key", taint(), tolerations(by_key), true),
-        (
-            "another value",
-            taint(),
-            tolerations(json!({"key": "k", "value": "w"})),
-            false,
-        ),
+        ("another value", taint(), tolerations(json!({"key": "k", "value": "w"})), false),
         ("another effect", taint(), tolerations(other_effect), false),
-        (
-            "a node selector",
-            json!({}),
-            json!({"nodeSelector": {"zone": "z"}}),
-            false,
-        ),
-        (
-            "another scheduler",
-            json!({}),
-            json!({"schedulerName": "mine"}),
-            false,
-        ),
+        ("a node selector", json!({}), json!({"nodeSelector": {"zone": "z"}}), false),
+        ("another scheduler", json!({}), json!({"schedulerName": "mine"}), false),
     ] {
         let mut world = world(&["n1"]);
         world.change(&NODES, "n1", |n| n["spec"] = node);

@@ -106,10 +106,7 @@ impl Claims {
 
     /// A volume for every claim that has none, if there is one.
     fn plan_open(&self, cx: &Context, node: &Node) -> Option<Plan> {
-        let mut plan = Plan {
-            in_flight: self.settling,
-            ..Plan::default()
-        };
+        let mut plan = Plan { in_flight: self.settling, ..Plan::default() };
         let mut taken = HashSet::new();
         for claim in &self.open {
             // Its volume is to be made by a provisioner, and there is none.
@@ -124,9 +121,7 @@ impl Claims {
                 continue;
             }
             let cache = &cx.cache;
-            let volume = cache
-                .pools
-                .smallest_on(&cache.volumes, claim, node, &taken)?;
+            let volume = cache.pools.smallest_on(&cache.volumes, claim, node, &taken)?;
             taken.insert(Arc::from(volume.name()));
             plan.reserve.push((volume, claim.clone()));
         }
@@ -138,9 +133,7 @@ impl Claims {
 fn reserved_for(cx: &Context, claim: &Claim) -> Option<Volume> {
     let mut volumes = cx.cache.volumes_of(&claim.key());
     volumes.find(|volume| {
-        volume
-            .claim_ref()
-            .is_some_and(|reference| reference.names(claim))
+        volume.claim_ref().is_some_and(|reference| reference.names(claim))
             && reserved_fits(volume, claim)
     })
 }

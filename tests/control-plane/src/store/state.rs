@@ -33,31 +33,18 @@ pub(super) struct Table {
 
 impl Table {
     fn new(history: usize) -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            history: History::new(history),
-            watchers: Vec::new(),
-        }
+        Self { objects: BTreeMap::new(), history: History::new(history), watchers: Vec::new() }
     }
 }
 
 impl State {
     pub(super) fn new(history: usize) -> Self {
-        let tables = resource::all()
-            .iter()
-            .map(|&r| (r, Table::new(history)))
-            .collect();
-        Self {
-            revision: 1,
-            tables,
-            subscribers: Vec::new(),
-        }
+        let tables = resource::all().iter().map(|&r| (r, Table::new(history))).collect();
+        Self { revision: 1, tables, subscribers: Vec::new() }
     }
 
     pub(super) fn table(&mut self, r: &'static Resource) -> &mut Table {
-        self.tables
-            .entry(r)
-            .or_insert_with(|| Table::new(Store::DEFAULT_HISTORY))
+        self.tables.entry(r).or_insert_with(|| Table::new(Store::DEFAULT_HISTORY))
     }
 
     pub(super) fn get(
@@ -76,19 +63,12 @@ impl State {
         let objects = self.tables.get(r).map(|t| &t.objects);
         let items = if let Some(ns) = ns {
             let names = objects.and_then(|o| o.get(ns));
-            names
-                .into_iter()
-                .flat_map(BTreeMap::values)
-                .cloned()
-                .collect()
+            names.into_iter().flat_map(BTreeMap::values).cloned().collect()
         } else {
             let namespaces = objects.into_iter().flat_map(BTreeMap::values);
             namespaces.flat_map(BTreeMap::values).cloned().collect()
         };
-        Shelf {
-            items,
-            resource_version: self.revision,
-        }
+        Shelf { items, resource_version: self.revision }
     }
 
     /// Whether no object of any type is left in a namespace.
@@ -129,26 +109,17 @@ impl State {
     ) -> Arc<Value> {
         self.revision += 1;
         let resource_version = self.revision;
-        meta::metadata_mut(&mut object).insert(
-            "resourceVersion".into(),
-            json!(resource_version.to_string()),
-        );
+        meta::metadata_mut(&mut object)
+            .insert("resourceVersion".into(), json!(resource_version.to_string()));
         let stored = match &previous {
             Some(previous) => previous.next(&object),
             None => Stored::new(&object),
         };
-        let written = Written {
-            kind,
-            resource: r,
-            object: Arc::new(stored),
-            previous,
-            resource_version,
-        };
+        let written =
+            Written { kind, resource: r, object: Arc::new(stored), previous, resource_version };
 
         let table = self.table(r);
-        let Stored {
-            namespace, name, ..
-        } = &*written.object;
+        let Stored { namespace, name, .. } = &*written.object;
         if kind == EventKind::Deleted {
             if let Some(names) = table.objects.get_mut(namespace) {
                 names.remove(name);

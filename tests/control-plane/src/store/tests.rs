@@ -23,11 +23,7 @@ fn write(store: &Store, (action, ns, name): (u8, usize, usize)) {
         _ => store.modify(R, ns, name, Part::Main, |old| {
             let mut new = old.clone();
             let held = meta::finalizers(old).next().is_some();
-            new["metadata"]["finalizers"] = if held {
-                json!([])
-            } else {
-                json!(["example.com/f"])
-            };
+            new["metadata"]["finalizers"] = if held { json!([]) } else { json!(["example.com/f"]) };
             Ok(new)
         }),
     };

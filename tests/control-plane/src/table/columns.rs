@@ -13,19 +13,11 @@ use crate::{
 };
 
 const fn column(name: &'static str, cell: fn(&Value) -> Value) -> Column {
-    Column {
-        name,
-        wide: false,
-        cell,
-    }
+    Column { name, wide: false, cell }
 }
 
 const fn wide(name: &'static str, cell: fn(&Value) -> Value) -> Column {
-    Column {
-        name,
-        wide: true,
-        cell,
-    }
+    Column { name, wide: true, cell }
 }
 
 const NAME: Column = column("Name", |o| json!(meta::name(o)));
@@ -36,12 +28,8 @@ static OTHERS: [Column; 2] = [NAME, AGE];
 static PERSISTENT_VOLUMES: [Column; 11] = [
     NAME,
     column("Capacity", |o| text(&o["spec"]["capacity"]["storage"])),
-    column("Access Modes", |o| {
-        json!(access_modes(&o["spec"]["accessModes"]))
-    }),
-    column("Reclaim Policy", |o| {
-        text(&o["spec"]["persistentVolumeReclaimPolicy"])
-    }),
+    column("Access Modes", |o| json!(access_modes(&o["spec"]["accessModes"]))),
+    column("Reclaim Policy", |o| text(&o["spec"]["persistentVolumeReclaimPolicy"])),
     column("Status", phase),
     column("Claim", |o| {
         let claim = &o["spec"]["claimRef"];
@@ -51,9 +39,7 @@ static PERSISTENT_VOLUMES: [Column; 11] = [
         }
     }),
     column("StorageClass", |o| text(&o["spec"]["storageClassName"])),
-    column("VolumeAttributesClass", |o| {
-        or(&o["spec"]["volumeAttributesClassName"], "<unset>")
-    }),
+    column("VolumeAttributesClass", |o| or(&o["spec"]["volumeAttributesClassName"], "<unset>")),
     column("Reason", |o| text(&o["status"]["reason"])),
     AGE,
     wide("VolumeMode", |o| or(&o["spec"]["volumeMode"], "<unset>")),
@@ -67,13 +53,9 @@ static PERSISTENT_VOLUME_CLAIMS: [Column; 9] = [
         // Until the controller has said how much it is, that is a quantity of nothing.
         bound(o, or(&o["status"]["capacity"]["storage"], "0"))
     }),
-    column("Access Modes", |o| {
-        bound(o, json!(access_modes(&o["status"]["accessModes"])))
-    }),
+    column("Access Modes", |o| bound(o, json!(access_modes(&o["status"]["accessModes"])))),
     column("StorageClass", |o| text(&o["spec"]["storageClassName"])),
-    column("VolumeAttributesClass", |o| {
-        or(&o["spec"]["volumeAttributesClassName"], "<unset>")
-    }),
+    column("VolumeAttributesClass", |o| or(&o["spec"]["volumeAttributesClassName"], "<unset>")),
     AGE,
     wide("VolumeMode", |o| or(&o["spec"]["volumeMode"], "<unset>")),
 ];
@@ -83,9 +65,7 @@ static NODES: [Column; 5] = [
     column("Status", node_status),
     column("Roles", |_| json!("<none>")),
     AGE,
-    column("Version", |o| {
-        text(&o["status"]["nodeInfo"]["kubeletVersion"])
-    }),
+    column("Version", |o| text(&o["status"]["nodeInfo"]["kubeletVersion"])),
 ];
 
 static PODS: [Column; 7] = [
@@ -128,10 +108,7 @@ static JOBS: [Column; 5] = [
 pub(super) fn of(r: &'static Resource) -> &'static [Column] {
     let tables: [(&Resource, &[Column]); 5] = [
         (&resource::PERSISTENT_VOLUMES, &PERSISTENT_VOLUMES),
-        (
-            &resource::PERSISTENT_VOLUME_CLAIMS,
-            &PERSISTENT_VOLUME_CLAIMS,
-        ),
+        (&resource::PERSISTENT_VOLUME_CLAIMS, &PERSISTENT_VOLUME_CLAIMS),
         (&resource::NODES, &NODES),
         (&resource::PODS, &PODS),
         (&resource::JOBS, &JOBS),
@@ -173,10 +150,7 @@ fn node_status(node: &Value) -> Value {
         None => "Unknown",
     };
     let cordoned = node["spec"]["unschedulable"] == true;
-    json!(format!(
-        "{ready}{}",
-        if cordoned { ",SchedulingDisabled" } else { "" }
-    ))
+    json!(format!("{ready}{}", if cordoned { ",SchedulingDisabled" } else { "" }))
 }
 
 fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -188,9 +162,7 @@ fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
 fn pod_status(pod: &Value) -> Value {
     let reasons = statuses(pod).find_map(|c| {
         let state = &c["state"];
-        state["waiting"]["reason"]
-            .as_str()
-            .or(state["terminated"]["reason"].as_str())
+        state["waiting"]["reason"].as_str().or(state["terminated"]["reason"].as_str())
     });
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     let over = matches!(phase, "Succeeded" | "Failed");
@@ -212,9 +184,5 @@ fn job_status(job: &Value) -> Value {
     };
     let known = ["Complete", "Failed", "Suspended"];
     let known = known.into_iter().find(|kind| is(kind));
-    json!(known.unwrap_or(if meta::is_terminating(job) {
-        "Terminating"
-    } else {
-        "Running"
-    }))
+    json!(known.unwrap_or(if meta::is_terminating(job) { "Terminating" } else { "Running" }))
 }

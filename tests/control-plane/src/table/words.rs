@@ -36,15 +36,7 @@ pub(super) fn access_modes(modes: &Value) -> String {
         ("ReadWriteMany", "RWX"),
         ("ReadWriteOncePod", "RWOP"),
     ];
-    let has = |long: &str| {
-        modes
-            .as_array()
-            .is_some_and(|m| m.iter().any(|v| v == long))
-    };
-    let short: Vec<_> = SHORT
-        .iter()
-        .filter(|(long, _)| has(long))
-        .map(|(_, s)| *s)
-        .collect();
+    let has = |long: &str| modes.as_array().is_some_and(|m| m.iter().any(|v| v == long));
+    let short: Vec<_> = SHORT.iter().filter(|(long, _)| has(long)).map(|(_, s)| *s).collect();
     short.join(",")
 }

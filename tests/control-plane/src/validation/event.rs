@@ -7,9 +7,7 @@ use crate::{meta, status::Cause};
 /// What both APIs insist on. The newer kind of events has an `eventTime`.
 pub(super) fn event(event: &Value, causes: &mut Vec<Cause>) {
     let text = |field: &str| event[field].as_str().unwrap_or_default();
-    let about = event["involvedObject"]["namespace"]
-        .as_str()
-        .unwrap_or_default();
+    let about = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
     let namespace = meta::namespace(event);
     let old = text("eventTime").is_empty();
     let fits = match (about, old) {

@@ -43,50 +43,30 @@ pub(crate) fn mistyped(object: &Value) -> Option<&'static str> {
     let string = |v: &Value| v.is_null() || v.is_string();
     let strings = |v: &Value| v.as_array().is_some_and(|a| a.iter().all(Value::is_string));
     let map = |v: &Value| v.as_object().is_some_and(|m| m.values().all(string));
-    for field in [
-        "name",
-        "generateName",
-        "namespace",
-        "uid",
-        "resourceVersion",
-    ] {
+    for field in ["name", "generateName", "namespace", "uid", "resourceVersion"] {
         if !string(&metadata[field]) {
             return Some(field);
         }
     }
     let bad_map = |field| !metadata[field].is_null() && !map(&metadata[field]);
-    ["labels", "annotations"]
-        .into_iter()
-        .find(|f| bad_map(*f))
-        .or_else(|| {
-            let finalizers = &metadata["finalizers"];
-            (!finalizers.is_null() && !strings(finalizers)).then_some("finalizers")
-        })
+    ["labels", "annotations"].into_iter().find(|f| bad_map(*f)).or_else(|| {
+        let finalizers = &metadata["finalizers"];
+        (!finalizers.is_null() && !strings(finalizers)).then_some("finalizers")
+    })
 }
 
 /// Checks the metadata of an object on its way in.
 pub(crate) fn metadata(r: &'static Resource, object: &Value, causes: &mut Vec<Cause>) {
     let name = meta::name(object);
     if name.is_empty() {
-        causes.push(Cause::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
+        causes.push(Cause::required("metadata.name", "name or generateName is required"));
     } else if let Some(fault) = object_name(r, name) {
-        causes.push(Cause::invalid(
-            "metadata.name",
-            &object["metadata"]["name"],
-            fault,
-        ));
+        causes.push(Cause::invalid("metadata.name", &object["metadata"]["name"], fault));
     }
     let metadata = &object["metadata"];
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         if let Some(fault) = qualified_name(key) {
-            causes.push(Cause::invalid(
-                "metadata.labels",
-                &Value::from(key.as_str()),
-                fault,
-            ));
+            causes.push(Cause::invalid("metadata.labels", &Value::from(key.as_str()), fault));
         }
         if let Some(fault) = label_value(value.as_str().unwrap_or_default()) {
             causes.push(Cause::invalid("metadata.labels", value, fault));
@@ -96,11 +76,7 @@ pub(crate) fn metadata(r: &'static Resource, object: &Value, causes: &mut Vec<Ca
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         // Kubernetes is lenient about case here, for the sake of old annotations.
         if let Some(fault) = qualified_name(&key.to_lowercase()) {
-            causes.push(Cause::invalid(
-                "metadata.annotations",
-                &Value::from(key.as_str()),
-                fault,
-            ));
+            causes.push(Cause::invalid("metadata.annotations", &Value::from(key.as_str()), fault));
         }
         size += key.len() + value.as_str().map_or(0, str::len);
     }

@@ -30,21 +30,15 @@ pub(crate) fn types(r: &'static Resource, object: &Value) -> Result<(), Status> 
         return refuse(format!("metadata.{field} has the wrong JSON type"));
     }
     let spec = &object["spec"];
-    for (field, value) in [
-        ("spec", spec),
-        ("status", &object["status"]),
-        ("spec.capacity", &spec["capacity"]),
-    ] {
+    for (field, value) in
+        [("spec", spec), ("status", &object["status"]), ("spec.capacity", &spec["capacity"])]
+    {
         if !value.is_null() && !value.is_object() {
             return refuse(format!("{field} has the wrong JSON type"));
         }
     }
     let resources = &spec["resources"];
-    for map in [
-        &spec["capacity"],
-        &resources["requests"],
-        &resources["limits"],
-    ] {
+    for map in [&spec["capacity"], &resources["requests"], &resources["limits"]] {
         for (name, amount) in map.as_object().into_iter().flatten() {
             let parsed = match amount {
                 Value::String(text) => text.parse::<Quantity>(),
@@ -100,12 +94,7 @@ pub(crate) fn update(r: &'static Resource, old: &Value, new: &Value, causes: &mu
         workload::job_change(&old["spec"], &new["spec"], causes);
     } else if r == &resource::STORAGE_CLASSES {
         class(new, causes);
-        for field in [
-            "parameters",
-            "provisioner",
-            "reclaimPolicy",
-            "volumeBindingMode",
-        ] {
+        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
             if old[field] != new[field] {
                 // The API server omits the value from this error.
                 causes.push(Cause::immutable(field, &Value::Null));
@@ -124,11 +113,7 @@ fn lease(spec: &Value, causes: &mut Vec<Cause>) {
         ("leaseTransitions", 0, "must be greater than or equal to 0"),
     ] {
         if spec[field].as_i64().is_some_and(|n| n < least) {
-            causes.push(Cause::invalid(
-                format!("spec.{field}"),
-                &spec[field],
-                detail,
-            ));
+            causes.push(Cause::invalid(format!("spec.{field}"), &spec[field], detail));
         }
     }
 }
@@ -140,13 +125,7 @@ fn class(object: &Value, causes: &mut Vec<Cause>) {
     } else if let Some(fault) = qualified_name(&provisioner.to_lowercase()) {
         causes.push(Cause::invalid("provisioner", &object["provisioner"], fault));
     }
-    one_of(
-        object,
-        "volumeBindingMode",
-        "",
-        &["Immediate", "WaitForFirstConsumer"],
-        causes,
-    );
+    one_of(object, "volumeBindingMode", "", &["Immediate", "WaitForFirstConsumer"], causes);
     one_of(object, "reclaimPolicy", "", &["Delete", "Retain"], causes);
 }
 
@@ -154,26 +133,14 @@ fn class(object: &Value, causes: &mut Vec<Cause>) {
 fn one_of(holder: &Value, field: &str, path: &str, allowed: &[&str], causes: &mut Vec<Cause>) {
     let value = &holder[field];
     if !value.is_null() && !value.as_str().is_some_and(|v| allowed.contains(&v)) {
-        causes.push(Cause::not_supported(
-            format!("{path}{field}"),
-            value,
-            allowed,
-        ));
+        causes.push(Cause::not_supported(format!("{path}{field}"), value, allowed));
     }
 }
 
 /// What PVs and claims have in common.
 fn storage(spec: &Value, required: &str, causes: &mut Vec<Cause>) {
-    const MODES: [&str; 4] = [
-        "ReadOnlyMany",
-        "ReadWriteMany",
-        "ReadWriteOnce",
-        "ReadWriteOncePod",
-    ];
-    let modes = spec["accessModes"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    let modes = spec["accessModes"].as_array().map(Vec::as_slice).unwrap_or_default();
     if modes.is_empty() {
         causes.push(Cause::required("spec.accessModes", required));
     }
@@ -188,13 +155,7 @@ fn storage(spec: &Value, required: &str, causes: &mut Vec<Cause>) {
             "may not use ReadWriteOncePod with other access modes",
         ));
     }
-    one_of(
-        spec,
-        "volumeMode",
-        "spec.",
-        &["Block", "Filesystem"],
-        causes,
-    );
+    one_of(spec, "volumeMode", "spec.", &["Block", "Filesystem"], causes);
     let class = &spec["storageClassName"];
     if let Some(name) = class.as_str().filter(|name| !name.is_empty())
         && let Some(fault) = metadata::subdomain(name)
@@ -205,9 +166,7 @@ fn storage(spec: &Value, required: &str, causes: &mut Vec<Cause>) {
 
 /// A quantity that must be there and positive.
 fn positive(amount: &Value, field: &str, causes: &mut Vec<Cause>) {
-    let parsed = amount
-        .as_str()
-        .and_then(|text| text.parse::<Quantity>().ok());
+    let parsed = amount.as_str().and_then(|text| text.parse::<Quantity>().ok());
     if parsed.is_none_or(|quantity| quantity.value() <= 0) {
         causes.push(Cause::invalid(field, amount, "must be greater than zero"));
     }

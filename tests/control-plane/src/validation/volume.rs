@@ -37,9 +37,7 @@ pub(super) fn spec(spec: &Value, causes: &mut Vec<Cause>) {
     match capacity.map(|c| (c.len(), c.get("storage"))) {
         Some((1, Some(amount))) => {
             const FIELD: &str = "spec.capacity[storage]";
-            let size = amount
-                .as_str()
-                .and_then(|text| text.parse::<Quantity>().ok());
+            let size = amount.as_str().and_then(|text| text.parse::<Quantity>().ok());
             if let Some(size) = size.map(|size| size.value()).filter(|size| *size < 0) {
                 let detail = "must be a valid resource quantity";
                 causes.push(Cause::invalid(FIELD, &json!(size), detail));
@@ -51,21 +49,11 @@ pub(super) fn spec(spec: &Value, causes: &mut Vec<Cause>) {
                 causes.push(Cause::required("spec.capacity", ""));
             }
             let capacity = &spec["capacity"];
-            causes.push(Cause::not_supported(
-                "spec.capacity",
-                capacity,
-                &["storage"],
-            ));
+            causes.push(Cause::not_supported("spec.capacity", capacity, &["storage"]));
         }
     }
     let policies = ["Delete", "Recycle", "Retain"];
-    one_of(
-        spec,
-        "persistentVolumeReclaimPolicy",
-        "spec.",
-        &policies,
-        causes,
-    );
+    one_of(spec, "persistentVolumeReclaimPolicy", "spec.", &policies, causes);
     node_affinity(&spec["nodeAffinity"], causes);
     source(spec, causes);
 }
@@ -92,10 +80,7 @@ fn source(spec: &Value, causes: &mut Vec<Cause>) {
         }
         "/" if first == "hostPath" && spec["persistentVolumeReclaimPolicy"] == "Recycle" => {
             let detail = "may not be 'recycle' for a hostPath mount of '/'";
-            causes.push(Cause::forbidden(
-                "spec.persistentVolumeReclaimPolicy",
-                detail,
-            ));
+            causes.push(Cause::forbidden("spec.persistentVolumeReclaimPolicy", detail));
         }
         _ => {}
     }
@@ -111,20 +96,14 @@ fn node_affinity(affinity: &Value, causes: &mut Vec<Cause>) {
         return;
     }
     if affinity["required"].is_null() {
-        causes.push(Cause::required(
-            REQUIRED,
-            "must specify required node constraints",
-        ));
+        causes.push(Cause::required(REQUIRED, "must specify required node constraints"));
         return;
     }
     let terms = affinity["required"]["nodeSelectorTerms"].as_array();
     let terms = terms.map(Vec::as_slice).unwrap_or_default();
     if terms.is_empty() {
         let detail = "must have at least one node selector term";
-        causes.push(Cause::required(
-            format!("{REQUIRED}.nodeSelectorTerms"),
-            detail,
-        ));
+        causes.push(Cause::required(format!("{REQUIRED}.nodeSelectorTerms"), detail));
     }
     for (i, term) in terms.iter().enumerate() {
         for list in ["matchExpressions", "matchFields"] {
@@ -140,10 +119,8 @@ fn node_requirement(requirement: &Value, path: &str, causes: &mut Vec<Cause>) {
     let values = requirement["values"].as_array().map_or(0, Vec::len);
     let field = format!("{path}.values");
     match requirement["operator"].as_str().unwrap_or_default() {
-        "In" | "NotIn" if values == 0 => causes.push(Cause::required(
-            field,
-            "must be specified when `operator` is 'In' or 'NotIn'",
-        )),
+        "In" | "NotIn" if values == 0 => causes
+            .push(Cause::required(field, "must be specified when `operator` is 'In' or 'NotIn'")),
         "Exists" | "DoesNotExist" if values > 0 => causes.push(Cause::forbidden(
             field,
             "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
@@ -160,11 +137,7 @@ fn node_requirement(requirement: &Value, path: &str, causes: &mut Vec<Cause>) {
         )),
     }
     if let Some(fault) = qualified_name(requirement["key"].as_str().unwrap_or_default()) {
-        causes.push(Cause::invalid(
-            format!("{path}.key"),
-            &requirement["key"],
-            fault,
-        ));
+        causes.push(Cause::invalid(format!("{path}.key"), &requirement["key"], fault));
     }
 }
 
@@ -177,11 +150,7 @@ pub(super) fn change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
         ));
     }
     if old["volumeMode"] != new["volumeMode"] {
-        causes.push(Cause::invalid(
-            "volumeMode",
-            &new["volumeMode"],
-            "field is immutable",
-        ));
+        causes.push(Cause::invalid("volumeMode", &new["volumeMode"], "field is immutable"));
     }
     let (before, after) = (&old["nodeAffinity"], &new["nodeAffinity"]);
     if !before.is_null() && before != after {

@@ -65,12 +65,7 @@ impl Answer {
     /// The object, of an answer that must be a success.
     #[track_caller]
     pub fn ok(self) -> Value {
-        assert!(
-            (200..300).contains(&self.code),
-            "{}: {}",
-            self.code,
-            self.body
-        );
+        assert!((200..300).contains(&self.code), "{}: {}", self.code, self.body);
         self.body
     }
 
@@ -94,9 +89,7 @@ impl Answer {
 pub async fn client(kubeconfig: &str) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
     config.default_retry = false;
     Client::try_from(config).unwrap()
 }
@@ -104,21 +97,13 @@ pub async fn client(kubeconfig: &str) -> Client {
 impl Api {
     /// An API server alone.
     pub async fn start() -> Self {
-        Self::with(Options {
-            controllers: false,
-            ..Options::default()
-        })
-        .await
+        Self::with(Options { controllers: false, ..Options::default() }).await
     }
 
     pub async fn with(options: Options) -> Self {
         let control_plane = ControlPlane::start(options).unwrap();
         let client = client(&control_plane.kubeconfig()).await;
-        Self {
-            control_plane,
-            client,
-            front: None,
-        }
+        Self { control_plane, client, front: None }
     }
 
     /// An API server alone, and a front before it.
@@ -166,10 +151,7 @@ impl Api {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self
-            .client
-            .send(request.body(Body::from(body)).unwrap())
-            .await?;
+        let response = self.client.send(request.body(Body::from(body)).unwrap()).await?;
         let (head, body) = response.into_parts();
         let body = body.collect_bytes().await?;
         Ok(Answer {
@@ -197,14 +179,8 @@ impl Api {
     }
 
     pub async fn with_body(&self, method: &str, path: &str, kind: &str, body: &Value) -> Answer {
-        let bytes = if body.is_null() {
-            Vec::new()
-        } else {
-            body.to_string().into_bytes()
-        };
-        self.send(method, path, &[("content-type", kind)], bytes)
-            .await
-            .unwrap()
+        let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        self.send(method, path, &[("content-type", kind)], bytes).await.unwrap()
     }
 
     /// The lines of a watch.
@@ -218,10 +194,7 @@ impl Api {
         let request = request.body(Body::empty()).unwrap();
         let response = self.client.send(request).await?;
         assert_eq!(response.status(), 200, "{path}");
-        Ok(Lines {
-            body: response.into_body(),
-            buffer: Vec::new(),
-        })
+        Ok(Lines { body: response.into_body(), buffer: Vec::new() })
     }
 }
 
@@ -290,10 +263,7 @@ impl Lines {
 
 pub fn short(event: &Value) -> (String, String) {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
-    (
-        text(&event["type"]),
-        text(&event["object"]["metadata"]["name"]),
-    )
+    (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
 }
 
 pub fn is(kind: &str, name: &str) -> (String, String) {
@@ -302,10 +272,7 @@ pub fn is(kind: &str, name: &str) -> (String, String) {
 
 pub fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().unwrap();
-    items
-        .iter()
-        .map(|i| i["metadata"]["name"].as_str().unwrap())
-        .collect()
+    items.iter().map(|i| i["metadata"]["name"].as_str().unwrap()).collect()
 }
 
 pub fn version(object: &Value) -> &str {

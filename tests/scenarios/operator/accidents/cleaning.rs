@@ -9,10 +9,7 @@ fn volume_is_cleaned_after_the_mount_in_it_is_removed() {
     let mut it = or_skip!(Accident::of_tenant());
     let inner = fast(&it.stage, "vol/inner");
     it.claim_is_deleted();
-    let texts = [
-        "is mounted inside the volume",
-        "next: it is cleaned again in",
-    ];
+    let texts = ["is mounted inside the volume", "next: it is cleaned again in"];
     it.is_problem("CleaningFailed", "cleaning works", &texts);
     it.stage.sandbox.umount(&inner).unwrap();
     it.is_wiped();
@@ -33,9 +30,7 @@ fn volume_with_a_mount_in_it_is_forgotten() {
     is_gone(&it.stage, &pv);
     // A `/status` from before names the PV.
     let (provisioner, path) = (&mut it.provisioner, &it.path);
-    it.stage.eventually("the volume has no PV", || {
-        status_of(provisioner, path)["pv"].is_null()
-    });
+    it.stage.eventually("the volume has no PV", || status_of(provisioner, path)["pv"].is_null());
     it.is_remark("NotMounted", "it is a mount point", &[]);
 }
 
@@ -54,10 +49,7 @@ fn volume_that_a_pod_uses_is_cleaned_after_the_pod() {
             "next: it is cleaned when it no longer waits: Volume is used by pods: {user}"
         ))
     });
-    it.is_harmless(
-        "Waiting",
-        &["next: it is cleaned when it no longer waits: "],
-    );
+    it.is_harmless("Waiting", &["next: it is cleaned when it no longer waits: "]);
     assert!(has_secret(&it.path));
     it.stage.delete_pod("user", true);
     it.is_wiped();
@@ -87,11 +79,7 @@ fn paused_volume_is_cleaned_after_it_is_resumed() {
 fn volume_of_a_paused_node_is_cleaned_after_the_node_is_resumed() {
     let mut it = or_skip!(paused(|it| it.run(&["pause", "--node", &it.stage.node()])));
     let explanation = it.explained(0, &["next: it is cleaned after you resume"]);
-    answers(
-        &run_as_operator(&it.stage, &["check"]),
-        1,
-        &["cleaning is paused on"],
-    );
+    answers(&run_as_operator(&it.stage, &["check"]), 1, &["cleaning is paused on"]);
     it.follow(&explanation, "kubectl local-volume resume");
     it.is_wiped();
 }
@@ -100,14 +88,10 @@ fn volume_of_a_paused_node_is_cleaned_after_the_node_is_resumed() {
 fn volume_is_cleaned_after_the_configuration_no_longer_pauses() {
     let mut it = or_skip!(paused(|it| {
         it.stage.configure("pauseCleaning", "true");
-        it.stage.eventually("the pause is in force", || {
-            status(&mut it.provisioner)["paused"] == true
-        });
+        it.stage
+            .eventually("the pause is in force", || status(&mut it.provisioner)["paused"] == true);
     }));
-    it.explained(
-        0,
-        &["next: it is cleaned after you resume", "pauseCleaning"],
-    );
+    it.explained(0, &["next: it is cleaned after you resume", "pauseCleaning"]);
     let remove = "if pauseCleaning is set in the configuration, remove it";
     answers(&run_as_operator(&it.stage, &["check"]), 1, &[remove]);
     fs::remove_file(it.stage.config_dir().join("pauseCleaning")).unwrap();

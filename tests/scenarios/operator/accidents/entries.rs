@@ -149,14 +149,12 @@ fn volume_is_offered_after_its_storage_class_is_created() {
     let mut it = Accident::at(stage, path);
     let class = it.stage.named("fast");
     let classes: Api<StorageClass> = Api::all(it.stage.client.clone());
-    it.stage
-        .request(classes.delete(&class, &DeleteParams::default()));
+    it.stage.request(classes.delete(&class, &DeleteParams::default()));
     fast(&it.stage, "vol");
     let missing = format!("there is no StorageClass \"{class}\"; create it");
     let next = "next: it is offered as soon as the StorageClass exists: create it";
     it.is_problem("ClassMissing", "its StorageClass exists", &[&missing, next]);
-    it.stage
-        .storage_class("fast", "Delete", "WaitForFirstConsumer");
+    it.stage.storage_class("fast", "Delete", "WaitForFirstConsumer");
     it.is_solved("Available");
 }
 
@@ -170,11 +168,7 @@ fn volume_is_offered_after_the_pv_of_another_provisioner_is_deleted() {
     stage.create_pv(pv);
     let mut it = Accident::at(stage, path);
     let next = "next: delete the PV that is wrong; the volume is offered within a minute";
-    it.is_problem(
-        "PathClaimedByOtherPV",
-        "no other PV has its path",
-        &[&other, next],
-    );
+    it.is_problem("PathClaimedByOtherPV", "no other PV has its path", &[&other, next]);
     it.stage.delete_pv(&other);
     it.is_solved("Available");
 }

@@ -177,16 +177,9 @@ fn hostname_label_is_changed_back_by_the_command_that_is_named() {
     let other = format!("{node}.example.com");
     set_hostname_label(&it.stage, &other);
     let next = "next: it is not cleaned until you remove the cause of the failed check";
-    let explanation = it.is_problem(
-        "Refused",
-        "this provisioner manages the PV",
-        &[&other, next],
-    );
+    let explanation = it.is_problem("Refused", "this provisioner manages the PV", &[&other, next]);
     it.claim_is_deleted();
-    it.stage
-        .still(&mut it.provisioner, "it is not cleaned", || {
-            has_secret(&it.path)
-        });
+    it.stage.still(&mut it.provisioner, "it is not cleaned", || has_secret(&it.path));
     it.follow(&explanation, &format!("kubectl label node {node} "));
     it.is_wiped();
 }

@@ -32,14 +32,10 @@ pub async fn register(client: &Client, options: &NodeOptions) -> Result<()> {
     let untainted = json!({ "spec": { "taints": null } });
     let registering = async {
         nodes.create(&PostParams::default(), &node).await?;
-        nodes
-            .patch_status(name, &params, &Patch::Merge(ready))
-            .await?;
+        nodes.patch_status(name, &params, &Patch::Merge(ready)).await?;
         nodes.patch(name, &params, &Patch::Merge(untainted)).await
     };
-    registering
-        .await
-        .with_context(|| format!("registering the node {name}"))?;
+    registering.await.with_context(|| format!("registering the node {name}"))?;
     Ok(())
 }
 
@@ -83,20 +79,12 @@ async fn sync(
         Some("succeed") => "Succeeded",
         _ => "Running",
     };
-    let current = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
+    let current = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if current == Some(phase) || !claims_are_bound(claims, pod).await? {
         return Ok(());
     }
     let status = json!({ "metadata": { "uid": pod.metadata.uid }, "status": { "phase": phase } });
-    pods.patch_status(
-        name,
-        &PatchParams::default(),
-        &Patch::Merge::<Value>(status),
-    )
-    .await?;
+    pods.patch_status(name, &PatchParams::default(), &Patch::Merge::<Value>(status)).await?;
     Ok(())
 }
 

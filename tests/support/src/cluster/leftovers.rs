@@ -43,17 +43,12 @@ pub async fn claim_namespace(client: &Client, id: &str) -> Result<Timestamp> {
 /// Removes what abandoned stages have left; `now` is the API server's time.
 pub async fn sweep_abandoned(client: &Client, now: Timestamp) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    for namespace in namespaces
-        .list(&ListParams::default().labels(STAGE))
-        .await?
-    {
+    for namespace in namespaces.list(&ListParams::default().labels(STAGE)).await? {
         // One that is deleted already takes nothing along that is in no namespace.
         if let Some(id) = namespace.labels().get(STAGE)
             && is_abandoned(&namespace, now)
         {
-            sweep(client, id)
-                .await
-                .with_context(|| format!("removing what {id} has left"))?;
+            sweep(client, id).await.with_context(|| format!("removing what {id} has left"))?;
         }
     }
     Ok(())
@@ -67,8 +62,7 @@ fn is_abandoned(namespace: &Namespace, now: Timestamp) -> bool {
 
 pub async fn sweep(client: &Client, id: &str) -> Result<()> {
     ensure!(
-        id.strip_prefix(ID_PREFIX)
-            .is_some_and(|rest| rest.len() == 16),
+        id.strip_prefix(ID_PREFIX).is_some_and(|rest| rest.len() == 16),
         "{id:?} is no stage's id: nothing was removed"
     );
     let ending = format!("-{id}");
@@ -85,10 +79,7 @@ pub async fn sweep(client: &Client, id: &str) -> Result<()> {
     remove(&claims, |_| true).await?;
     let pvs = Api::<PersistentVolume>::all(client.clone());
     let of_its_class = |pv: &PersistentVolume| {
-        let class = pv
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.storage_class_name.as_deref());
+        let class = pv.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
         class.is_some_and(is_its)
     };
     let removed = remove(&pvs, of_its_class).await?;
@@ -119,10 +110,7 @@ where
         delete(api, &name).await?;
         if !object.finalizers().is_empty() {
             let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-            gone(
-                api.patch_metadata(&name, &PatchParams::default(), &none)
-                    .await,
-            )?;
+            gone(api.patch_metadata(&name, &PatchParams::default(), &none).await)?;
         }
         names.push(name);
     }

@@ -37,10 +37,7 @@ impl Drop for Stage {
         self.add::<Job>(&mut report, &Api::all(client.clone()));
         self.add::<Event>(&mut report, &Api::all(client.clone()));
         eprint!("{report}");
-        assert!(
-            std::thread::panicking(),
-            "these faults hit no request: {missed:#?}"
-        );
+        assert!(std::thread::panicking(), "these faults hit no request: {missed:#?}");
     }
 }
 

@@ -92,9 +92,7 @@ impl Stage {
 
     fn build(binary: &str, sandbox: Sandbox, id: String, options: Options) -> Result<Self> {
         let cluster = Cluster::start(&id, options)?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(cluster.client())?;
         let kubeconfig = sandbox.path().join("kubeconfig");
         fs::write(&kubeconfig, cluster.provisioners_kubeconfig())?;
@@ -162,9 +160,7 @@ impl Stage {
 
     /// A client for another thread, with a runtime of its own to run it on.
     pub fn another_client(&self) -> Result<(Runtime, Client)> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(self.cluster.client())?;
         Ok((runtime, client))
     }

@@ -42,10 +42,7 @@ impl Stage {
     pub fn pvs(&self) -> Vec<PersistentVolume> {
         let all = self.request(self.all_pvs().list(&ListParams::default()));
         let is_ours = |pv: &PersistentVolume| {
-            let class = pv
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.storage_class_name.as_deref());
+            let class = pv.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
             class.is_some_and(|class| class.ends_with(&self.named("")))
         };
         all.items.into_iter().filter(is_ours).collect()
@@ -132,16 +129,12 @@ impl Stage {
     /// A claim's phase; empty when there is no such claim.
     pub fn claim_phase(&self, claim: &str) -> String {
         let found = self.block_on(self.claims().get_opt(claim));
-        let status = found
-            .expect("reading a claim")
-            .and_then(|claim| claim.status);
+        let status = found.expect("reading a claim").and_then(|claim| claim.status);
         status.and_then(|status| status.phase).unwrap_or_default()
     }
 
     pub fn claim_in_phase(&self, claim: &str, wanted: &str) {
-        self.eventually(&format!("claim {claim} {wanted}"), || {
-            self.claim_phase(claim) == wanted
-        });
+        self.eventually(&format!("claim {claim} {wanted}"), || self.claim_phase(claim) == wanted);
     }
 
     /// Waits until the provisioner has noted that a volume is used; what is decided about it later
@@ -180,17 +173,13 @@ impl Stage {
             by.is_some_and(|by| by.contains(&node))
         };
         let wanted = events.items.into_iter().filter(is_ours);
-        wanted
-            .map(|event| event.message.unwrap_or_default())
-            .collect()
+        wanted.map(|event| event.message.unwrap_or_default()).collect()
     }
 
     /// Waits for an event with a reason and some text in it.
     pub fn event(&self, reason: &str, text: &str) -> String {
         self.eventually(&format!("an event {reason} with {text:?}"), || {
-            self.events(reason)
-                .into_iter()
-                .find(|message| message.contains(text))
+            self.events(reason).into_iter().find(|message| message.contains(text))
         })
     }
 }
@@ -204,10 +193,7 @@ pub fn uid(pv: &PersistentVolume) -> String {
 }
 
 pub fn phase(pv: &PersistentVolume) -> String {
-    pv.status
-        .as_ref()
-        .and_then(|status| status.phase.clone())
-        .unwrap_or_default()
+    pv.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default()
 }
 
 pub fn is_terminating(pv: &PersistentVolume) -> bool {
@@ -215,9 +201,5 @@ pub fn is_terminating(pv: &PersistentVolume) -> bool {
 }
 
 pub fn annotation<'a>(pv: &'a PersistentVolume, key: &str) -> Option<&'a str> {
-    pv.metadata
-        .annotations
-        .as_ref()?
-        .get(key)
-        .map(String::as_str)
+    pv.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

@@ -33,12 +33,7 @@ impl Stage {
 
     /// Makes a Pod on our node that mounts a path of the host and runs on and on.
     pub fn pod_with_host_path(&self, name: &str, path: &str) {
-        self.pod_of(
-            &self.node(),
-            name,
-            json!({ "hostPath": { "path": path } }),
-            &json!({}),
-        );
+        self.pod_of(&self.node(), name, json!({ "hostPath": { "path": path } }), &json!({}));
     }
 
     fn pod_of(&self, node: &str, name: &str, mut volume: Value, annotations: &Value) {
@@ -73,10 +68,8 @@ impl Stage {
 
     /// Deletes a pod; `by_force` without waiting for its containers.
     pub fn delete_pod(&self, name: &str, by_force: bool) {
-        let params = DeleteParams {
-            grace_period_seconds: by_force.then_some(0),
-            ..Default::default()
-        };
+        let params =
+            DeleteParams { grace_period_seconds: by_force.then_some(0), ..Default::default() };
         self.request(self.pods().delete(name, &params));
     }
 

@@ -43,19 +43,12 @@ fn moved_disk() -> Present {
             of_pod: None,
         }),
         pods: Vec::new(),
-        answers: vec![
-            answer("a", &[]),
-            answer("b", &[reported("/mnt/b", "Skipped", "old")]),
-        ],
+        answers: vec![answer("a", &[]), answer("b", &[reported("/mnt/b", "Skipped", "old")])],
         node: ObjectMeta {
             name: Some("b".into()),
             uid: Some(UID.into()),
             labels: Some(
-                [
-                    (LABEL_HOSTNAME.into(), "b.example".into()),
-                    (ZONE.into(), "east".into()),
-                ]
-                .into(),
+                [(LABEL_HOSTNAME.into(), "b.example".into()), (ZONE.into(), "east".into())].into(),
             ),
             ..ObjectMeta::default()
         },
@@ -90,11 +83,7 @@ fn set(present: &mut Present, pointer: &str, value: Value) {
 
 fn retained() -> Present {
     let mut present = moved_disk();
-    set(
-        &mut present,
-        "/spec/persistentVolumeReclaimPolicy",
-        json!("Retain"),
-    );
+    set(&mut present, "/spec/persistentVolumeReclaimPolicy", json!("Retain"));
     present
 }
 
@@ -110,9 +99,7 @@ fn steps_follow_from_the_state() {
     assert_eq!(present.step("b").unwrap(), Step::AwaitPods);
 
     let mut present = retained();
-    let manifest = present
-        .moved(&reported("/mnt/b", "Skipped", "old"))
-        .unwrap();
+    let manifest = present.moved(&reported("/mnt/b", "Skipped", "old")).unwrap();
     let save = Step::Save(manifest.to_string());
     assert_eq!(present.step("b").unwrap(), save);
     // The disk was meant for another path.
@@ -139,11 +126,7 @@ fn steps_follow_from_the_state() {
     present.pv = view(&present.manifest);
     for (volumes, phase, expected) in [
         (vec![], "Lost", "Await"),
-        (
-            vec![reported("/mnt/b", "MarkMismatch", "old")],
-            "Lost",
-            "Await",
-        ),
+        (vec![reported("/mnt/b", "MarkMismatch", "old")], "Lost", "Await"),
         (vec![reported("/mnt/b", "Bound", "new")], "Lost", "Await"),
         (vec![reported("/mnt/b", "Bound", "new")], "Bound", "Finish"),
     ] {
@@ -161,9 +144,7 @@ fn steps_follow_from_the_state() {
 #[test]
 fn new_manifest_names_the_new_place_and_the_former_mark() {
     let present = retained();
-    let manifest = present
-        .moved(&reported("/mnt/b", "Skipped", "old"))
-        .unwrap();
+    let manifest = present.moved(&reported("/mnt/b", "Skipped", "old")).unwrap();
     let pv = view(&manifest);
     assert_eq!((&*pv.name, &*pv.uid), ("pv", ""));
     assert_eq!(pv.claim, present.pv.claim);
@@ -181,9 +162,7 @@ fn new_manifest_names_the_new_place_and_the_former_mark() {
     let mut present = retained();
     let by = "/metadata/annotations/pv.kubernetes.io~1provisioned-by";
     set(&mut present, by, json!("local-volume-provisioner-a"));
-    let manifest = present
-        .moved(&reported("/mnt/b", "Skipped", "old"))
-        .unwrap();
+    let manifest = present.moved(&reported("/mnt/b", "Skipped", "old")).unwrap();
     let by = "local-volume-provisioner-b";
     assert_eq!(view(&manifest).provisioned_by.as_deref(), Some(by));
 
@@ -209,53 +188,38 @@ fn what_is_not_certain_is_refused_with_the_remedy() {
         (first, &is_gone),
         (first, &is_another),
         (first, &is_deleted),
-        (
-            "more than one volume has the mark of PV pv: a:/mnt/x, b:/mnt/b",
-            &|it| it.answers[0] = answer("a", &[skipped("/mnt/x")]),
-        ),
-        (
-            "a:/mnt/a reports the disk of PV pv as in use: unmount it there first",
-            &|it| it.answers[0] = answer("a", &[reported("/mnt/a", "Bound", "old")]),
-        ),
+        ("more than one volume has the mark of PV pv: a:/mnt/x, b:/mnt/b", &|it| {
+            it.answers[0] = answer("a", &[skipped("/mnt/x")])
+        }),
+        ("a:/mnt/a reports the disk of PV pv as in use: unmount it there first", &|it| {
+            it.answers[0] = answer("a", &[reported("/mnt/a", "Bound", "old")])
+        }),
         // It has the disk of the PV and a copy.
         ("b:/mnt/a reports the disk of PV pv as in use", &|it| {
-            it.answers[1] = answer(
-                "b",
-                &[skipped("/mnt/b"), reported("/mnt/a", "Bound", "old")],
-            );
+            it.answers[1] = answer("b", &[skipped("/mnt/b"), reported("/mnt/a", "Bound", "old")]);
         }),
-        (
-            "in the directory of class fast on node b. There it has b:/mnt/x (Dirty)",
-            &|it| it.answers[1] = answer("b", &[reported("/mnt/x", "Skipped", "another")]),
-        ),
+        ("in the directory of class fast on node b. There it has b:/mnt/x (Dirty)", &|it| {
+            it.answers[1] = answer("b", &[reported("/mnt/x", "Skipped", "another")])
+        }),
         ("no volume has the mark of PV pv (of PV UID old)", &|it| {
             let mut volume = skipped("/mnt/b");
             volume["mark"] = Value::Null;
             it.answers[1] = answer("b", &[volume]);
         }),
-        (
-            "the mark at b:/mnt/b is offered, which does not prove",
-            &|it| {
-                let mut volume = skipped("/mnt/b");
-                volume["mark"]["state"] = json!("offered");
-                it.answers[1] = answer("b", &[volume]);
-            },
-        ),
+        ("the mark at b:/mnt/b is offered, which does not prove", &|it| {
+            let mut volume = skipped("/mnt/b");
+            volume["mark"]["state"] = json!("offered");
+            it.answers[1] = answer("b", &[volume]);
+        }),
         ("is a:/mnt/x: run the command with --to a", &|it| {
             it.answers = vec![answer("a", &[skipped("/mnt/x")]), answer("b", &[])];
         }),
-        (
-            "of class slow: mount it in the directory of class fast",
-            &|it| {
-                it.answers[1].document["classes"][0]["name"] = json!("slow");
-            },
-        ),
-        (
-            "the provisioner of node b does not answer: timed out",
-            &|it| {
-                it.answers[1].document = json!({ "notReady": ["timed out"] });
-            },
-        ),
+        ("of class slow: mount it in the directory of class fast", &|it| {
+            it.answers[1].document["classes"][0]["name"] = json!("slow");
+        }),
+        ("the provisioner of node b does not answer: timed out", &|it| {
+            it.answers[1].document = json!({ "notReady": ["timed out"] });
+        }),
     ];
     for (expected, change) in cases {
         let mut present = moved_disk();

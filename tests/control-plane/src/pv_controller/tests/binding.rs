@@ -23,9 +23,7 @@ fn four_writes_in_order() {
     let mut writes = Vec::new();
     while let Ok(event) = events.try_recv() {
         let ours = event.resource == &VOLUMES || event.resource == &CLAIMS;
-        let Some(before) = event
-            .previous
-            .filter(|_| ours && event.kind == EventKind::Modified)
+        let Some(before) = event.previous.filter(|_| ours && event.kind == EventKind::Modified)
         else {
             continue;
         };

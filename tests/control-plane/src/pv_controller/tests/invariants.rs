@@ -85,10 +85,7 @@ fn check_end(world: &World) -> Result<(), TestCaseError> {
             // Deleted amid its binding, it waits until the claim gets another.
             "Bound" if meta::is_terminating(&volume) && named == Some("") => {}
             "Bound" => {
-                prop_assert!(
-                    named == Some(name) && owner_of.contains_key(name),
-                    "{volume}"
-                );
+                prop_assert!(named == Some(name) && owner_of.contains_key(name), "{volume}");
                 prop_assert!(claimed.insert(owner.to_owned()), "{volume}");
             }
             // Or reserved, with a UID, for a claim that it does not fit.
@@ -113,10 +110,7 @@ fn check_end(world: &World) -> Result<(), TestCaseError> {
     }
     // What the controllers think is what is there.
     let volumes = &world.manager.cx.cache.volumes;
-    prop_assert_eq!(
-        volumes.keys().count(),
-        world.store.list(&VOLUMES, None).items.len()
-    );
+    prop_assert_eq!(volumes.keys().count(), world.store.list(&VOLUMES, None).items.len());
     Ok(())
 }
 
@@ -163,10 +157,7 @@ fn check_way(writes: impl Iterator<Item = Event>) -> Result<(), TestCaseError> {
             past.policies.insert(policy.to_owned());
         }
         if let Some(before) = &event.previous {
-            prop_assert!(
-                label(before) <= label(object),
-                "a client's label is lost: {object}"
-            );
+            prop_assert!(label(before) <= label(object), "a client's label is lost: {object}");
         }
         let Some(before) = event.previous.filter(|_| event.resource == &VOLUMES) else {
             continue;
@@ -179,10 +170,7 @@ fn check_way(writes: impl Iterator<Item = Event>) -> Result<(), TestCaseError> {
         let is_its = named.is_some_and(|named| named.is_empty() || named == meta::name(object));
         let freed = phase(&before) != phase(object)
             && matches!(phase(object), "Released" | "Failed" | "Available");
-        prop_assert!(
-            !(freed && is_its),
-            "{object} was released while its claim lives"
-        );
+        prop_assert!(!(freed && is_its), "{object} was released while its claim lives");
 
         let past = pasts.entry(meta::uid(object).to_owned()).or_default();
         match (phase(&before), phase(object)) {
@@ -193,10 +181,7 @@ fn check_way(writes: impl Iterator<Item = Event>) -> Result<(), TestCaseError> {
         if phase(object) == "Failed" && phase(&before) != "Failed" {
             past.failed += 1;
             prop_assert_eq!(phase(&before), "Released", "{}", object);
-            prop_assert!(
-                past.had_to_fail,
-                "{object} is none that the controller reclaims"
-            );
+            prop_assert!(past.had_to_fail, "{object} is none that the controller reclaims");
         }
     }
     for (uid, past) in pasts {

@@ -176,13 +176,7 @@ impl Action {
     /// What the API server refuses does not happen.
     fn take(&self, store: &Store) {
         let _ = match self {
-            Self::Volume {
-                name,
-                size,
-                reclaim,
-                node,
-                reserved,
-            } => {
+            Self::Volume { name, size, reclaim, node, reserved } => {
                 let (name, size) = (format!("v{name}"), format!("{size}Gi"));
                 let made = if *reclaim == Reclaim::DeleteOutside {
                     provisioned(&name, &size)
@@ -198,12 +192,7 @@ impl Action {
                 });
                 store.create(&VOLUMES, "", made).map(drop)
             }
-            Self::Claim {
-                name,
-                size,
-                late,
-                volume,
-            } => {
+            Self::Claim { name, size, late, volume } => {
                 let made = but(claim(&format!("c{name}"), &format!("{size}Gi")), |c| {
                     c["spec"]["storageClassName"] = json!(if *late { "late" } else { "fast" });
                     if let Some(volume) = volume {
@@ -220,9 +209,7 @@ impl Action {
             }
             Self::Delete(r, name) => {
                 let (ns, name) = key(r, *name);
-                store
-                    .delete(r, ns, &name, &DeleteOptions::default())
-                    .map(drop)
+                store.delete(r, ns, &name, &DeleteOptions::default()).map(drop)
             }
             Self::Release(number) => {
                 let mut claims = store.list(&CLAIMS, None).items;
