@@ -64,43 +64,33 @@ impl Actor {
     /// Starts all actions of a pass that began at this time, and does not wait for them.
     pub fn apply(&self, actions: Vec<Action>, expectations: &Expectations, begun: Instant) {
         let settings = self.context.state.borrow().settings.clone();
-        let pass = Pass {
+        let execution = Arc::new(Execution {
             actor: self.clone(),
             expectations: expectations.clone(),
             facts: PassFacts::new(settings.config),
             owners: PassOwners::of(&actions),
             generation: settings.generation,
             begun,
-        };
+        });
         for action in actions {
             let _span = span::of(&action).entered();
-            pass.start(action);
+            execution.start(action);
         }
-    }
-
-    /// Fails if our Node was registered again, and the watch does not show it yet. The garbage collector would delete each PV
-    /// that the former one owns, as fast as it is created or adopted.
-    async fn ensure_node_is(&self, uid: &str) -> Result<(), ApiError> {
-        let name = self.context.state.borrow().node.name.clone();
-        let found = self.context.cluster.node(&name).await?;
-        let is_same = found.uid.is_some_and(|found| found == uid);
-        is_same.then_some(()).ok_or(ApiError::Conflict)
     }
 }
 
 /// The plan of one pass, while it is executed.
-#[derive(Clone)]
-struct Pass {
+struct Execution {
     actor: Actor,
     expectations: Expectations,
     facts: PassFacts,
     owners: PassOwners,
-    /// Of the configuration that the plan was made with.
+    /// Of the configuration when it was started.
     generation: u64,
     begun: Instant,
 }
 
-impl Deref for Pass {
+impl Deref for Execution {
     type Target = Actor;
 
     fn deref(&self) -> &Actor {
@@ -108,9 +98,9 @@ impl Deref for Pass {
     }
 }
 
-impl Pass {
-    fn start(&self, action: Action) {
-        let (this, table) = (self.clone(), &self.context.table);
+impl Execution {
+    fn start(self: &Arc<Self>, action: Action) {
+        let (this, table) = (Arc::clone(self), &self.context.table);
         match action {
             Action::Forget(tenancy) => {
                 table.forget(&tenancy);
@@ -120,19 +110,22 @@ impl Pass {
             Action::Suspend(tenancy, on) => table.suspend(&tenancy, on),
             Action::Cancel(cancel) => {
                 let guard = self.enter(&cancel.tenancy.pv_uid, None);
-                self.write(guard, async move { this.cancel(&cancel).await });
+                // The cleaner wakes the loop when it has stopped, and the watch when the Job is gone.
+                self.write(guard, async move { this.cancel(&cancel).await.map(|()| false) });
             }
             Action::Clean(order) => {
                 if let Some(progress) = table.begin(&order) {
-                    let tenancy = order.pv.tenancy();
-                    let work = async move { attempt(&this.context, &order, &progress).await };
+                    // Not this execution: a wipe takes hours, and what the pass has read would stay in memory.
+                    let (context, tenancy) = (Arc::clone(&self.context), order.pv.tenancy());
+                    let work = async move { attempt(&context, &order, &progress).await };
                     self.run_cleanup(tenancy, work);
                 }
             }
             Action::Release(tenancy) => {
                 if let Some(wiped) = table.begin_release(&tenancy) {
                     let _span = span::of_release(&wiped).entered();
-                    let work = async move { release(&this.context, &wiped).await };
+                    let context = Arc::clone(&self.context);
+                    let work = async move { release(&context, &wiped).await };
                     self.run_cleanup(tenancy, work);
                 }
             }
@@ -157,11 +150,11 @@ impl Pass {
     }
 
     /// Changes a PV. `before` is the PV as the plan saw it.
-    fn write_pv<F>(&self, before: PvRef, work: F)
+    fn write_pv<F>(self: &Arc<Self>, before: PvRef, work: F)
     where
         F: Future<Output = Result<(), ApiError>> + Send + 'static,
     {
-        let (this, guard) = (self.clone(), self.enter(&before.name, None));
+        let (this, guard) = (Arc::clone(self), self.enter(&before.name, None));
         self.write(guard, async move {
             match work.await {
                 Err(error) if error.is_change() => this.expectations.read(&before).await,
@@ -172,8 +165,8 @@ impl Pass {
     }
 
     /// Changes a Job.
-    fn write_job(&self, job: JobView, write: JobWrite) {
-        let (this, guard) = (self.clone(), self.enter(&job.name, None));
+    fn write_job(self: &Arc<Self>, job: JobView, write: JobWrite) {
+        let (this, guard) = (Arc::clone(self), self.enter(&job.name, None));
         self.write(guard, async move {
             match this.change_job(&job, &write).await {
                 Err(error) if error.is_change() => {}
@@ -185,11 +178,11 @@ impl Pass {
     }
 
     /// Runs a write to the API server, see [`Self::run`].
-    fn write<F>(&self, guard: Option<InFlight>, work: F)
+    fn write<F>(self: &Arc<Self>, guard: Option<InFlight>, work: F)
     where
         F: Future<Output = Result<bool, ApiError>> + Send + 'static,
     {
-        let this = self.clone();
+        let (this, work) = (Arc::clone(self), work.boxed());
         self.run(guard, async move { this.permitted(work).await });
     }
 
@@ -211,7 +204,8 @@ impl Pass {
     /// Runs a step as a task, unless one is in flight for its object. After an error, the object backs off.
     ///
     /// Passes ignore an object while a step for it is in flight. The step returns whether such a pass may have skipped
-    /// something. It must not do so for each repeated refusal by the API server: the main loop would spin.
+    /// something; no await comes after that, so no pass runs before the object is free. It must not do so for each repeated
+    /// refusal by the API server: the main loop would spin.
     fn run<F>(&self, guard: Option<InFlight>, step: F)
     where
         F: Future<Output = Result<bool, ApiError>> + Send + 'static,
@@ -252,6 +246,15 @@ impl Pass {
             context.wake.notify_one();
         };
         tokio::spawn(step.in_current_span());
+    }
+
+    /// Fails if our Node was registered again, and the watch does not show it yet. The garbage collector would delete each PV
+    /// that the former one owns, as fast as it is created or adopted.
+    async fn ensure_node_is(&self, uid: &str) -> Result<(), ApiError> {
+        let name = self.context.state.borrow().node.name.clone();
+        let found = self.context.cluster.node(&name).await?;
+        let is_same = found.uid.is_some_and(|found| found == uid);
+        is_same.then_some(()).ok_or(ApiError::Conflict)
     }
 
     async fn patch(&self, mut patch: Patch) -> Result<(), ApiError> {

@@ -182,8 +182,8 @@ impl Cluster {
     ) -> Result<impl Future<Output = kube::Result<K>>, ApiError> {
         let bug = |error: &dyn fmt::Display| ApiError::Bug(error.to_string());
         let bytes = serde_json::to_vec(object).map_err(|error| bug(&error))?;
-        let request = Request::new(K::url_path(&(), namespace));
-        let request = request.create(&PostParams::default(), bytes);
+        let request =
+            Request::new(K::url_path(&(), namespace)).create(&PostParams::default(), bytes);
         Ok(self.client.request(request.map_err(|error| bug(&error))?))
     }
 

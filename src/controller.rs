@@ -162,7 +162,7 @@ impl Controller {
     async fn wait(&self, took: Duration, longest: Duration) -> bool {
         // A pause as long as the pass limits the loop to half of a CPU.
         let pause = COALESCE.max(took);
-        // Copies: what the pass has not seen yet ends the pause.
+        // Copies: what the pass has not seen yet ends the wait.
         let (mut doubts, mut outages) = (self.epoch.clone(), self.outages.clone());
         let woken = async {
             tokio::select! {
@@ -255,8 +255,8 @@ impl Controller {
         let mut ledger = table.facts();
         let mut changed = std::mem::take(&mut ledger.marked);
         let cleanups = table.view();
-        let cleaning = cleanups.values().filter(|it| it.is_active());
-        let cleaning: BTreeSet<_> = cleaning.map(|it| it.path.clone()).collect();
+        let cleaning: BTreeSet<_> =
+            cleanups.values().filter(|it| it.is_active()).map(|it| it.path.clone()).collect();
         let now = table.now();
         let pvs = self.pvs.as_mut().and_then(PvCache::views);
         let owners = self.pvs.as_ref().map(|it| Arc::clone(&it.owners));
@@ -266,14 +266,12 @@ impl Controller {
             // The contents of a volume with an unused PV of an earlier version decide whether the PV is adopted.
             let has_marks = self.settings.cluster.is_some();
             let is_read = |pv: &&PvView| has_marks && pv.offer.is_none() && pv.never_used();
-            let paths = pvs.iter().filter(|pv| !is_read(pv));
-            let paths = paths.filter_map(PvView::path);
+            let paths = pvs.iter().filter(|pv| !is_read(pv)).filter_map(PvView::path);
             let taken = paths.chain(&cleaning).cloned().collect();
             self.inventory.set_taken(&taken);
         }
         if let (Some(node), Some(pvs)) = (&node, &pvs) {
-            let others = pvs.iter();
-            let others = others.filter_map(|pv| other_installation(&self.settings, node, pv));
+            let others = pvs.iter().filter_map(|pv| other_installation(&self.settings, node, pv));
             self.installations.follow(&others.map(str::to_owned).collect());
         }
         // A cleanup writes marks, too.
@@ -292,8 +290,7 @@ impl Controller {
         let epoch = *self.epoch.borrow_and_update();
         let observed = self.inventory.observe();
         // An outdated entry waits for its next scan as if its PV were being created.
-        let outdated = observed.outdated.into_iter();
-        let outdated = outdated.map(|path| (path, String::new()));
+        let outdated = observed.outdated.into_iter().map(|path| (path, String::new()));
         let mut known = ledger.at(now);
         drop(ledger);
         known.cleanups = cleanups;

@@ -7,6 +7,8 @@
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
+use serde_json::Value;
+
 /// The longest path that is shown completely. A path may have megabytes, and an event message is limited to
 /// one kilobyte.
 const MAX_SHOWN_BYTES: usize = 512;
@@ -55,15 +57,16 @@ pub fn quoted(path: &[u8]) -> String {
 
 /// The message without what [`tenants`] has enclosed.
 pub fn without_tenants(message: &str) -> String {
-    let mut parts = message.split(OPEN);
-    let mut public = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        // Without its end, the message was truncated inside the enclosed text.
-        let (_, rest) = part.split_once(CLOSE).unwrap_or_default();
-        public.extend([OPEN, '…', CLOSE]);
-        public.push_str(rest);
-    }
-    public
+    // Without its end, the message was truncated inside the enclosed text.
+    let rest = |part: &str| part.find(CLOSE).map_or(CLOSE.into(), |end| part[end..].to_owned());
+    shortened(message, &OPEN.to_string(), rest)
+}
+
+/// The text with an ellipsis after each of these starts, and the rest of what follows it.
+fn shortened(text: &str, start: &str, rest: impl Fn(&str) -> String) -> String {
+    let mut parts = text.split(start);
+    let public = parts.next().unwrap_or_default().to_owned();
+    parts.fold(public, |public, part| public + start + "…" + &rest(part))
 }
 
 /// The text without the UUIDs of filesystems, partitions, RAIDs and mapped devices in identities.
@@ -73,13 +76,18 @@ pub fn without_uuids(text: &str) -> String {
     let keys =
         ["uuid", "dm", "md"].map(|key| ["=", "%3D", "%253D"].map(|sign| format!("{key}{sign}")));
     keys.as_flattened().iter().fold(text.to_owned(), |text, key| {
-        let mut parts = text.split(key);
-        let mut public = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            public.extend([key, "…", part.trim_start_matches(is_value)]);
-        }
-        public
+        shortened(&text, key, |part| part.trim_start_matches(is_value).to_owned())
     })
+}
+
+/// Changes all texts of a value but its keys.
+pub fn each_text(value: &mut Value, change: &impl Fn(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Array(items) => items.iter_mut().for_each(|it| each_text(it, change)),
+        Value::Object(fields) => fields.values_mut().for_each(|it| each_text(it, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 #[cfg(test)]

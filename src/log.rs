@@ -129,8 +129,7 @@ pub(crate) mod tests {
     fn file_name_cannot_forge_a_line_or_control_the_terminal() {
         let buffer = Buffer::default();
         let out = buffer.clone();
-        let text = fmt::layer().with_ansi(false);
-        let text = text.with_writer(move || OneLine(out.clone()));
+        let text = fmt::layer().with_ansi(false).with_writer(move || OneLine(out.clone()));
         with_default(registry().with(text), log_event);
         let text = buffer.text();
         assert_eq!(text.lines().count(), 1, "{text:?}");

@@ -25,8 +25,8 @@ fn main() -> ExitCode {
     memory::share_arena();
     let environment = Environment::read(|name| std::env::var_os(name));
     let is_node = environment.node_name.is_some() || environment.in_pod;
-    let args = Args::from_command_line(std::env::args_os(), is_node);
-    let args = args.unwrap_or_else(|error| error.exit());
+    let args =
+        Args::from_command_line(std::env::args_os(), is_node).unwrap_or_else(|error| error.exit());
     if !matches!(args.command, Command::Supervise { .. }) {
         let settings = args.log();
         log::init(settings.format, settings.level());

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::cleanup::table::{ProcEntry, ProcTable};
 use crate::cluster::{Origin, Permissions, REMEDY};
-use crate::escape::{without_tenants, without_uuids};
+use crate::escape::{each_text, without_tenants, without_uuids};
 use crate::host::mark::StateDir;
 use crate::log::{self, printable};
 use crate::plan::{ClassReport, CleanupState, VolumeState};
@@ -79,8 +79,7 @@ impl Status {
     /// The reasons why not, one per line.
     pub fn ready(&self) -> Result<(), String> {
         self.healthy()?;
-        let reasons = self.not_ready();
-        let reasons: Vec<_> = reasons.iter().map(|reason| public(reason)).collect();
+        let reasons: Vec<_> = self.not_ready().iter().map(|reason| public(reason)).collect();
         reasons.is_empty().then_some(()).ok_or(reasons.join("\n"))
     }
 
@@ -104,8 +103,8 @@ impl Status {
                 volume.state = state;
             }
         }
-        let missing = self.permissions.missing();
-        let missing = missing.iter().map(|missing| format!("{missing}; {REMEDY}"));
+        let missing = self.permissions.missing().into_iter();
+        let missing = missing.map(|missing| format!("{missing}; {REMEDY}"));
         let missing = missing.chain(self.origin.other());
         let degraded: Vec<_> = pass.degraded.iter().cloned().chain(missing).collect();
         let mut document = json!({
@@ -121,7 +120,7 @@ impl Status {
             "logLevel": log::level(),
             "classes": classes,
         });
-        make_public(&mut document);
+        each_text(&mut document, &|text| *text = public(text));
         document
     }
 }
@@ -129,16 +128,6 @@ impl Status {
 /// A text without what tenants chose, what makes a copy of a disk pass for it, and control characters.
 fn public(text: &str) -> String {
     printable(&without_uuids(&without_tenants(text)))
-}
-
-/// Makes all texts public.
-fn make_public(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = public(text),
-        Value::Array(values) => values.iter_mut().for_each(make_public),
-        Value::Object(fields) => fields.values_mut().for_each(make_public),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }
 
 /// The state of a cleanup in `/status`, and the matching state of its volume.

@@ -1,18 +1,17 @@
 //! Cancels running wipes and Jobs.
 
-use super::Pass;
+use super::Execution;
 use crate::cluster::ApiError;
 use crate::plan::{Cancellation, JobWrite, wipe_ended};
 
-impl Pass {
-    /// Cancels a wipe if a fresh read of the PV confirms the reason. No pass is needed.
-    pub(super) async fn cancel(&self, cancel: &Cancellation) -> Result<bool, ApiError> {
+impl Execution {
+    /// Cancels a wipe if a fresh read of the PV confirms the reason.
+    pub(super) async fn cancel(&self, cancel: &Cancellation) -> Result<(), ApiError> {
         let (cluster, tenancy) = (&self.context.cluster, &cancel.tenancy);
         let because = match &cancel.pv {
             None => Some(cancel.because.clone()),
             Some(seen) => {
-                let found = cluster.pv(&seen.name).await?;
-                let found = found.filter(|it| it.uid == seen.uid);
+                let found = cluster.pv(&seen.name).await?.filter(|it| it.uid == seen.uid);
                 let because = found.as_ref().and_then(|pv| wipe_ended(pv, tenancy));
                 // Until the watch shows it, the plan decides by this.
                 if let Some(pv) = found {
@@ -31,7 +30,6 @@ impl Pass {
             }
             (Some(because), None) => self.context.table.cancel(tenancy, &because),
         }
-        // The cleaner wakes the loop when it has stopped, and the watch when the Job is gone.
-        Ok(false)
+        Ok(())
     }
 }

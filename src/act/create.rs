@@ -2,7 +2,7 @@
 
 use kube::api::ListParams;
 
-use super::Pass;
+use super::Execution;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::inventory::Skip;
@@ -12,7 +12,7 @@ use crate::retry;
 use crate::types::{HostPath, SkipReason};
 use crate::view::{ClaimRef, PvView};
 
-impl Pass {
+impl Execution {
     /// Creates a PV, unless one of its volume exists, here or on another node.
     pub(super) async fn create(&self, draft: &PvDraft) -> Result<(), ApiError> {
         if self.context.state.borrow().node.hostname != draft.hostname {
@@ -101,8 +101,7 @@ impl Pass {
         token: Option<&String>,
     ) -> Result<Option<String>, ApiError> {
         let is_other = |pv: &PvView| {
-            let named = pv.claim.as_ref();
-            let named = named.is_some_and(|it| it.to_string() == claim.to_string());
+            let named = pv.claim.as_ref().is_some_and(|it| it.to_string() == claim.to_string());
             named && (pv.offer.is_none() || pv.offer.as_ref() != token)
         };
         let cluster = &self.context.cluster;

@@ -1,8 +1,8 @@
-//! A write in flight, whose objects passes ignore.
+//! A step in flight, whose objects passes ignore.
 
 use std::sync::Arc;
 
-use super::Actor;
+use super::Execution;
 use crate::cleanup::table::ProcTable;
 use crate::plan::PvDraft;
 use crate::types::HostPath;
@@ -14,7 +14,7 @@ pub(super) struct InFlight {
     path: Option<HostPath>,
 }
 
-impl Actor {
+impl Execution {
     /// Adds a name, and the path of a PV to create, to the table. `None` if either is in flight already.
     pub(super) fn enter(&self, name: &str, new: Option<&PvDraft>) -> Option<InFlight> {
         let mut held = self.context.table.facts();

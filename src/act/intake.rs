@@ -1,8 +1,9 @@
 //! Takes in disks: makes their entries. The plan decides which.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Pass;
+use super::Execution;
 use crate::cleanup::blocking::within;
 use crate::cleanup::{Obstacle, path_owner};
 use crate::cluster::ApiError;
@@ -13,10 +14,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for a filesystem: on a large rotating disk, mkfs writes for minutes.
 const MAKING_TIMEOUT: Duration = Duration::from_mins(10);
 
-impl Pass {
+impl Execution {
     /// Makes the entry of a disk that is still unused. The scan that follows finds it.
-    pub(super) fn take_in(&self, order: DiskOrder) {
-        let (this, guard) = (self.clone(), self.enter(&order.link, None));
+    pub(super) fn take_in(self: &Arc<Self>, order: DiskOrder) {
+        let (this, guard) = (Arc::clone(self), self.enter(&order.link, None));
         // Without a write permit: an unresponsive disk would hold it.
         self.run(guard, async move {
             let made = this.make_entry(&order).await;

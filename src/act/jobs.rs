@@ -1,12 +1,12 @@
 //! Deletes cleaning Jobs and removes their ownerReferences.
 
-use super::Actor;
+use super::Execution;
 use crate::cluster::ApiError;
 use crate::crash::crash_point;
 use crate::plan::{About, JobWrite, reasons};
 use crate::view::{JobState, JobView};
 
-impl Actor {
+impl Execution {
     /// Changes or deletes a Job.
     pub(super) async fn change_job(&self, job: &JobView, write: &JobWrite) -> Result<(), ApiError> {
         let (cluster, namespace) = (&self.context.cluster, &self.context.jobs.namespace);

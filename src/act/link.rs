@@ -1,8 +1,9 @@
 //! Makes the links of PVs that are bound to their disks. The plan decides which.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Pass;
+use super::Execution;
 use crate::cleanup::blocking::within;
 use crate::cluster::ApiError;
 use crate::plan::{LinkOrder, NodeLabels};
@@ -11,7 +12,7 @@ use crate::retry;
 /// The time limit for the check of the disk.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Pass {
+impl Execution {
     /// Removes a link, at once.
     pub(super) fn unlink(&self, token: &str) {
         self.context.table.facts().linked.remove(token);
@@ -26,11 +27,11 @@ impl Pass {
     }
 
     /// Makes the link of a PV, once the API server and the disk confirm what the plan has seen.
-    pub(super) fn make_link(&self, order: LinkOrder) {
+    pub(super) fn make_link(self: &Arc<Self>, order: LinkOrder) {
         let Some(token) = order.pv.link.as_ref().map(|link| link.token.clone()) else {
             return;
         };
-        let (this, guard) = (self.clone(), self.enter(&token, None));
+        let (this, guard) = (Arc::clone(self), self.enter(&token, None));
         self.write(guard, async move {
             let done = this.link(&order).await;
             // It may have been made nevertheless.
@@ -65,8 +66,7 @@ impl Pass {
             return Err(ApiError::Conflict);
         }
         let link = self.context.host.link(order, &self.facts);
-        let made = within(TIMEOUT, "the disk", link).await;
-        let made = made.map_err(|obstacle| obstacle.to_string());
+        let made = within(TIMEOUT, "the disk", link).await.map_err(|obstacle| obstacle.to_string());
         if !is_current() {
             return Err(ApiError::Conflict);
         }
@@ -77,8 +77,8 @@ impl Pass {
     }
 
     /// Changes the labels of the Node.
-    pub(super) fn label_node(&self, change: NodeLabels) {
-        let (this, guard) = (self.clone(), self.enter(&change.node.uid, None));
+    pub(super) fn label_node(self: &Arc<Self>, change: NodeLabels) {
+        let (this, guard) = (Arc::clone(self), self.enter(&change.node.uid, None));
         self.write(guard, async move {
             let cluster = &this.context.cluster;
             cluster.label_node(&change.node, &change.labels).await?;

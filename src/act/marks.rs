@@ -1,8 +1,9 @@
 //! Writes the marks on the disks. The plan decides what they say.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Pass;
+use super::Execution;
 use crate::cleanup::blocking::within;
 use crate::cluster::ApiError;
 use crate::host::mark::MarkState;
@@ -15,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the protection of a used PV waits for its mark.
 const USED_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Pass {
+impl Execution {
     /// Writes a mark, durably.
     pub(super) async fn write_mark(&self, write: &MarkWrite) -> Result<(), String> {
         let written = self.context.host.mark(write, &self.facts);
@@ -68,9 +69,9 @@ impl Pass {
     }
 
     /// Writes a mark without a change of a PV.
-    pub(super) fn write_mark_only(&self, write: MarkWrite) {
+    pub(super) fn write_mark_only(self: &Arc<Self>, write: MarkWrite) {
         let guard = self.enter(write.volume.path.as_str(), None);
-        let this = self.clone();
+        let this = Arc::clone(self);
         self.write(guard, async move {
             let written = this.write_mark(&write).await;
             written.map(|()| true).map_err(ApiError::Failed)
@@ -78,8 +79,8 @@ impl Pass {
     }
 
     /// Reads the PVs that a mark may name. One that exists is in the cache afterwards.
-    pub(super) fn search(&self, search: PvSearch) {
-        let (this, guard) = (self.clone(), self.enter(search.path.as_str(), None));
+    pub(super) fn search(self: &Arc<Self>, search: PvSearch) {
+        let (this, guard) = (Arc::clone(self), self.enter(search.path.as_str(), None));
         self.write(guard, async move {
             for name in &search.names {
                 this.find(name, &search.path).await?;

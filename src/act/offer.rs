@@ -7,29 +7,32 @@
 //! storage with one, is never opened so: a mount by the kubelet would fail at that moment. The plan creates no PV for
 //! such a device.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Pass;
+use super::Execution;
 use crate::cleanup::{Obstacle, path_owner};
 use crate::inventory::Skip;
 use crate::plan::PvDraft;
 use crate::retry;
 use crate::types::{HostPath, SkipReason, VolumeMode};
 
-impl Pass {
+impl Execution {
     /// Creates a PV if its volume passes the inspection.
-    pub(super) fn offer(&self, draft: Box<PvDraft>) {
-        let (this, guard) = (self.clone(), self.enter(&draft.name, Some(&draft)));
+    pub(super) fn offer(self: &Arc<Self>, draft: Box<PvDraft>) {
+        let (this, guard) = (Arc::clone(self), self.enter(&draft.name, Some(&draft)));
         self.run(guard, async move {
             // Without a write permit: an unresponsive disk would hold it forever.
             match this.inspect(&draft).await {
-                // The PV is ours, or an unlabelled one.
+                // After a reload, the next pass decides again.
+                _ if !this.is_current() => Ok(true),
+                // The PV is ours, or an unlabelled one. Boxed: most offers end before this.
                 Ok(()) => {
                     let work = Box::pin(async { this.create(&draft).await.map(|()| true) });
                     this.permitted(work).await
                 }
                 // One that is not new is reported already.
-                Err((skip, pause)) => Ok(this.refuse(&draft, skip, pause) || !this.is_current()),
+                Err((skip, pause)) => Ok(this.refuse(&draft, skip, pause)),
             }
         });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use super::Pass;
+use super::Execution;
 use crate::cluster::ApiError;
 use crate::plan::{Action, OWNER_LIST, OtherPvs, OwnerQuery, PvDraft};
 
@@ -37,7 +37,7 @@ fn query(draft: &PvDraft) -> Option<OwnerQuery> {
     Some(OwnerQuery::new("", identity, candidate.capacity))
 }
 
-impl Pass {
+impl Execution {
     /// The PVs of a volume that the watch does not show, if there are any.
     pub(super) async fn offered_elsewhere(
         &self,
@@ -53,8 +53,8 @@ impl Pass {
     }
 
     /// Lists the PVs of other nodes with the identities of these PVs of ours.
-    pub(super) fn find_owners(&self, queries: Vec<OwnerQuery>) {
-        let (this, guard) = (self.clone(), self.enter(OWNER_LIST, None));
+    pub(super) fn find_owners(self: &Arc<Self>, queries: Vec<OwnerQuery>) {
+        let (this, guard) = (Arc::clone(self), self.enter(OWNER_LIST, None));
         self.write(guard, async move {
             let found = this.list_owners(&queries).await?;
             let (mut ledger, now) = (this.context.table.facts(), this.context.table.now());

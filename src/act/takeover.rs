@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Pass;
+use super::Execution;
 use crate::cluster::{ApiError, PodView};
 use crate::inventory::{Skip, Volume};
 use crate::names::{TAINT_OUT_OF_SERVICE, nodes_of_provisioner};
@@ -19,10 +19,10 @@ fn pv_and_claim(pv: &PvView) -> impl Iterator<Item = About> {
     [About::from(pv)].into_iter().chain(claim)
 }
 
-impl Pass {
+impl Execution {
     /// Looks for the PV that the mark of a volume names, among those of other nodes.
-    pub(super) fn find_former(&self, volume: Arc<Volume>) {
-        let (this, guard) = (self.clone(), self.enter(volume.path.as_str(), None));
+    pub(super) fn find_former(self: &Arc<Self>, volume: Arc<Volume>) {
+        let (this, guard) = (Arc::clone(self), self.enter(volume.path.as_str(), None));
         self.write(guard, async move {
             let Some(identity) = world_unique(&volume) else {
                 return Ok(true);
@@ -117,8 +117,7 @@ impl Pass {
         let by = pv.provisioned_by.as_deref().unwrap_or_default();
         let hostname = pv.hostname_label.as_deref().unwrap_or_default();
         let names = nodes_of_provisioner(by);
-        let nodes = cluster.tainted_nodes(&names, hostname, TAINT_OUT_OF_SERVICE);
-        let nodes = nodes.await?;
+        let nodes = cluster.tainted_nodes(&names, hostname, TAINT_OUT_OF_SERVICE).await?;
         let Some(claim) = &pv.claim else {
             return Ok(FormerNode { nodes, pod: None });
         };

@@ -68,8 +68,8 @@ mod tests {
     use crate::args::{Args, Command};
 
     fn parsed(line: &str) -> NodeCleanup {
-        let words = format!("provisioner node-cleanup {line}");
-        let words = words.split_whitespace().map(OsString::from);
+        let line = format!("provisioner node-cleanup {line}");
+        let words = line.split_whitespace().map(OsString::from);
         match Args::from_command_line(words, false).map(|args| args.command) {
             Ok(Command::NodeCleanup(args)) => args,
             other => panic!("{line}: {other:?}"),

@@ -20,8 +20,7 @@ pub fn program() -> Command {
     let switches = IGNORED_SWITCHES.split(' ').map(|name| (name, 0));
     let options = IGNORED_OPTIONS.split(' ').map(|name| (name, 1));
     Args::command().args(switches.chain(options).map(|(name, least)| {
-        let flag = Arg::new(name).long(name).global(true);
-        let flag = flag.help("Ignored").hide(true);
+        let flag = Arg::new(name).long(name).global(true).help("Ignored").hide(true);
         // A switch takes its value only after an equals sign.
         flag.num_args(least..=1).require_equals(least == 0)
     }))

@@ -66,8 +66,7 @@ where
     /// Lists the objects, then watches them.
     fn stream(&self) -> BoxStream<'static, watcher::Result<Event<K>>> {
         let (cluster, resource) = (self.cluster.clone(), self.resource);
-        let stream = watcher(self.api.clone(), self.config.clone());
-        let stream = stream.modify(move |object| {
+        let stream = watcher(self.api.clone(), self.config.clone()).modify(move |object| {
             object.meta_mut().managed_fields = None;
             cluster.has_seen(resource, object.meta().resource_version.as_ref());
         });

@@ -72,8 +72,7 @@ async fn run(
     };
     let created_at = order.cleaned_by.as_ref().and_then(|job| job.created_at);
     let age = created_at.map(|at| context.cluster.now().duration_since(at));
-    let took = age.and_then(|age| Duration::try_from(age).ok());
-    let took = took.unwrap_or_else(|| begun.elapsed());
+    let took = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_else(|| begun.elapsed());
     if clean.data_left {
         report_data_left(context, order);
     }

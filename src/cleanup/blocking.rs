@@ -1,4 +1,4 @@
-//! Runs cleaners on threads that may block.
+//! Runs what may block on threads, and abandons what hangs.
 
 use std::io;
 use std::time::Duration;

@@ -38,8 +38,7 @@ pub(crate) async fn external(
     let ourselves = Path::new("/proc/self/exe");
     command::run(ourselves, words, &env, lock.as_fd(), log, progress).await?;
     // Closing a device after a write makes udev, LVM and multipath open it.
-    let device = reopen(path, progress).await;
-    let device = device.map_err(|obstacle| {
+    let device = reopen(path, progress).await.map_err(|obstacle| {
         let message = format!("after the cleaner ended: {obstacle}");
         Failure::new(message)
     })?;

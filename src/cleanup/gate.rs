@@ -93,8 +93,7 @@ fn judge(
 }
 
 async fn fresh_pv(context: &CleanupContext, order: &CleanOrder) -> Result<PvView, Stop> {
-    let found = context.cluster.pv(&order.pv.name).await;
-    let found = found.map_err(api("reading the PV"))?;
+    let found = context.cluster.pv(&order.pv.name).await.map_err(api("reading the PV"))?;
     let Some(pv) = found.filter(|pv| pv.uid == order.pv.uid) else {
         return changed("the PV is gone");
     };
@@ -138,8 +137,7 @@ async fn ensure_no_other_pv(
     let others = if pv.name.is_empty() { 3 } else { 2 };
     let names = pv.names_on(node).into_iter().flatten().take(others);
     for name in names.filter(|name| *name != pv.name) {
-        let found = context.cluster.pv(&name).await;
-        let found = found.map_err(api("reading the PV"))?;
+        let found = context.cluster.pv(&name).await.map_err(api("reading the PV"))?;
         if let (Some(other), Some(path)) = (found, pv.path())
             && other.path() == Some(path)
             && other.is_local_to(node)

@@ -263,8 +263,7 @@ impl Host for LocalHost {
 
     fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()> {
         let work = async move {
-            let links = self.links.as_ref();
-            let links = links.map_err(|why| Obstacle::Unknown(why.clone()))?;
+            let links = self.links.as_ref().map_err(|why| Obstacle::Unknown(why.clone()))?;
             let facts = self.facts(facts).await?;
             let volume = Arc::clone(&order.volume);
             let lock = move || lock_unchanged(&volume, &volume.class.name, &facts.machine);

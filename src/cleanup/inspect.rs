@@ -128,8 +128,7 @@ impl NodeFacts {
         machine.mounts.complete().map_err(Obstacle::Unknown)?;
         let overlays = machine.mounts.iter();
         let layers = overlays.flat_map(|it| it.layers.iter().map(|path| (path, &it.point)));
-        let layers = layers.map(|(path, point)| (here(path, &discovery), point.clone()));
-        let layers = layers.collect();
+        let layers = layers.map(|(path, point)| (here(path, &discovery), point.clone())).collect();
         let system = SystemStorage::read(kubelet, discovery.clone(), &machine.mounts);
         Ok(Self {
             layers,

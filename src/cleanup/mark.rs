@@ -174,12 +174,12 @@ pub(super) fn lock_unchanged(
         VolumeMode::Block => Opened::Device(Device::open(path.as_path(), Access::Probe)?),
     };
     let lock = lock_alone(&volume, path.as_path())?;
-    let identity = volume.identity(path, &machine.sysfs);
-    let identity = identity.map_err(|error| unknown(expected, &error))?;
+    let identity =
+        volume.identity(path, &machine.sysfs).map_err(|error| unknown(expected, &error))?;
     let marked = volume.marked(path, class, &identity);
     // The marks of the machine may be older than the last write.
-    let found = machine.state.read_of(&marked)?.find(&marked);
-    let found = found.map_err(|error| unknown(expected, &error))?;
+    let found =
+        machine.state.read_of(&marked)?.find(&marked).map_err(|error| unknown(expected, &error))?;
     let is_same =
         identity == expected.candidate.identity && found.on_disk == expected.candidate.mark.on_disk;
     if !is_same {

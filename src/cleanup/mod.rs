@@ -145,12 +145,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of a cleanup.
+    /// A failure without a reason of its own.
     pub fn new(message: impl Into<String>) -> Self {
         Self::with_reason(reasons::VOLUME_FAILED_DELETE, message)
     }
 
-    /// A failure that has a reason of its own.
+    /// A failure for a reason of its own.
     pub fn with_reason(reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { reason, message }

@@ -55,8 +55,7 @@ pub(crate) fn ensure_no_host_path(
         let relation = paths.relation(path, entry.as_str().as_ref(), volume);
         relation.is_some_and(|it| it != Relation::Around)
     };
-    let users = pods.iter().filter(|it| !it.terminal);
-    let users = users.filter(|it| it.host_paths.iter().any(is_in));
+    let users = pods.iter().filter(|it| !it.terminal).filter(|it| it.host_paths.iter().any(is_in));
     let users: BTreeSet<_> = users.map(|it| it.name.as_str()).collect();
     if users.is_empty() {
         return Ok(());
@@ -83,8 +82,7 @@ impl PassFacts {
             let paths = paths.map_err(|obstacle| obstacle.to_string())?;
             Ok((pods, paths))
         };
-        let listed = self.host_paths.get_or_init(|| listed.boxed());
-        let listed = listed.await.as_ref();
+        let listed = self.host_paths.get_or_init(|| listed.boxed()).await.as_ref();
         let (pods, paths) = listed.map_err(|why: &String| Obstacle::Unknown(why.clone()))?;
         ensure_no_host_path(pods, paths, path, volume)
     }

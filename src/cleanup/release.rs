@@ -60,8 +60,7 @@ impl Wiped {
         let (cluster, planned) = (&context.cluster, &self.order.pv);
         let found = cluster.pv(&planned.name).await?;
         // The watch decides that the PV is gone. Until it does, the release is retried.
-        let pv = found.filter(|pv| pv.uid == planned.uid);
-        let pv = pv.ok_or(ApiError::NotFound)?;
+        let pv = found.filter(|pv| pv.uid == planned.uid).ok_or(ApiError::NotFound)?;
         if !pv.has_finalizer() {
             return Ok(true);
         }

@@ -86,11 +86,8 @@ impl Cluster {
         node: &NodeView,
         labels: &BTreeMap<String, Option<String>>,
     ) -> Result<(), ApiError> {
-        let patch = json!({ "metadata": { "uid": node.uid, "labels": labels } });
-        let (nodes, params) = (self.nodes(), PatchParams::default());
-        let patch = Patch::Merge(&patch);
-        let patched = nodes.patch_metadata(&node.name, &params, &patch);
-        self.limited(NODES, "patch", patched).await.map(drop)
+        let metadata = json!({ "uid": node.uid, "labels": labels });
+        self.patch_node(&node.name, &json!({ "metadata": metadata })).await
     }
 
     /// Sets annotations of a Node, or (`null`) removes them.
@@ -98,11 +95,8 @@ impl Cluster {
     /// # Errors
     /// [`ApiError`].
     pub async fn annotate_node(&self, name: &str, annotations: &Value) -> Result<(), ApiError> {
-        let patch = json!({ "metadata": { "annotations": annotations } });
-        let (nodes, params) = (self.nodes(), PatchParams::default());
-        let patch = Patch::Merge(&patch);
-        let patched = nodes.patch_metadata(name, &params, &patch);
-        self.limited(NODES, "patch", patched).await.map(drop)
+        let metadata = json!({ "annotations": annotations });
+        self.patch_node(name, &json!({ "metadata": metadata })).await
     }
 
     /// Keeps new pods away from a Node.
@@ -110,9 +104,12 @@ impl Cluster {
     /// # Errors
     /// [`ApiError`].
     pub async fn cordon(&self, name: &str) -> Result<(), ApiError> {
-        let patch = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
-        let (nodes, params) = (self.nodes(), PatchParams::default());
-        let patched = nodes.patch(name, &params, &patch);
+        self.patch_node(name, &json!({ "spec": { "unschedulable": true } })).await
+    }
+
+    async fn patch_node(&self, name: &str, patch: &Value) -> Result<(), ApiError> {
+        let (nodes, params, patch) = (self.nodes(), PatchParams::default(), Patch::Merge(patch));
+        let patched = nodes.patch_metadata(name, &params, &patch);
         self.limited(NODES, "patch", patched).await.map(drop)
     }
 
@@ -127,8 +124,8 @@ impl Cluster {
         if taints.iter().all(|taint| taint.key != key) {
             return Ok(false);
         }
-        let operations = serde_json::from_value(operations(&node.uid, &taints, key));
-        let operations = operations.map_err(|error| ApiError::Bug(error.to_string()))?;
+        let operations = serde_json::from_value(operations(&node.uid, &taints, key))
+            .map_err(|error| ApiError::Bug(error.to_string()))?;
         let (params, patch) = (PatchParams::default(), Patch::<Value>::Json(operations));
         let patched = nodes.patch(&node.name, &params, &patch);
         self.limited(NODES, "patch", patched).await?;

@@ -35,8 +35,7 @@ pub struct Permissions(Mutex<BTreeMap<Permission, Option<(String, Instant)>>>);
 impl Permissions {
     /// A text for each denied permission, with the API server's message.
     pub fn missing(&self) -> Vec<String> {
-        let missing = self.seen().into_iter();
-        let missing = missing.filter_map(|((resource, verb), why)| {
+        let missing = self.seen().into_iter().filter_map(|((resource, verb), why)| {
             let why = why?;
             Some(format!("permission to {verb} {resource} is missing: {why}"))
         });
@@ -48,8 +47,8 @@ impl Permissions {
         let seen = self.0.lock();
         let seen = seen.iter().map(|(permission, denial)| {
             let is_watch = permission.1 == "watch";
-            let denial = denial.as_ref();
-            let denial = denial.filter(|(_, at)| !is_watch || at.elapsed() < WATCH_DENIED_FOR);
+            let denial =
+                denial.as_ref().filter(|(_, at)| !is_watch || at.elapsed() < WATCH_DENIED_FOR);
             (*permission, denial.map(|(message, _)| message.clone()))
         });
         seen.collect()

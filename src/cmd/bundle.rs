@@ -38,8 +38,7 @@ pub async fn command(request: &Bundle, out: &mut (dyn Write + Send)) -> Result<E
     let version = version.context("asking the API server for its version")?;
     let now = cluster.now();
     let dir = format!("local-volume-bundle-{}", now.strftime("%Y%m%dT%H%M%SZ"));
-    let path = request.output.clone();
-    let path = path.unwrap_or_else(|| format!("{dir}.tar.gz").into());
+    let path = request.output.clone().unwrap_or_else(|| format!("{dir}.tar.gz").into());
 
     let mut file = None;
     let sink: &mut (dyn Write + Send) = if to_stdout { out } else { file.insert(create(&path)?) };

@@ -32,8 +32,7 @@ const OLDEST_KUBERNETES: (u32, u32) = (1, 25);
 /// # Errors
 /// When the API server cannot be reached, the manifests cannot be read, or the output cannot be written.
 pub async fn command(request: &Check, out: &mut (dyn Write + Send)) -> Result<ExitCode> {
-    let manifests = request.pre.then(|| Manifests::read(&request.filename));
-    let manifests = manifests.transpose()?;
+    let manifests = request.pre.then(|| Manifests::read(&request.filename)).transpose()?;
     let cluster = cluster(&request.provisioners.api_server).await?;
     let namespace = request.provisioners.namespace.as_deref();
     let findings = match manifests {

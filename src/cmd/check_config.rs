@@ -50,8 +50,7 @@ fn show(it: &Configuration, out: &mut dyn Write) -> Result<()> {
 }
 
 fn table(keys: &impl Serialize) -> String {
-    let rows = rows(keys).into_iter();
-    let rows = rows.map(|(key, value)| [format!("  {key}"), value]);
+    let rows = rows(keys).into_iter().map(|(key, value)| [format!("  {key}"), value]);
     render(["  KEY", "VALUE"], rows)
 }
 

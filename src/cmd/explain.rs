@@ -53,8 +53,7 @@ fn explained(volume: &Volume) -> String {
     let mut lines = facts(volume);
     lines.push(String::new());
     let checks = checks(report);
-    let width = checks.iter().map(|it| it.name.chars().count()).max();
-    let width = width.unwrap_or_default();
+    let width = checks.iter().map(|it| it.name.chars().count()).max().unwrap_or_default();
     for Check { name, passed } in checks {
         let (sign, why) = match passed {
             Some(true) => ('✔', String::new()),
@@ -91,8 +90,7 @@ pub(super) fn facts(volume: &Volume) -> Vec<String> {
         ("marked", mark),
         ("there", report["identity"].as_str().map(str::to_owned)),
     ];
-    let facts = facts.into_iter();
-    let facts = facts.filter_map(|(key, value)| Some(format!("  {key:<9} {}", value?)));
+    let facts = facts.into_iter().filter_map(|(key, value)| Some(format!("  {key:<9} {}", value?)));
     std::iter::once(volume.heading()).chain(facts).collect()
 }
 
@@ -115,16 +113,14 @@ pub(super) fn cause(report: &Value) -> String {
 /// The commands that change the state, the safe ones first.
 fn commands(volume: &Volume) -> Vec<String> {
     let name = volume.name();
-    let consents = volume.consents().into_keys();
-    let consents = consents.map(Verb::as_str);
+    let consents = volume.consents().into_keys().map(Verb::as_str);
     let consents = consents.map(|verb| format!("kubectl local-volume consent {name} --{verb}"));
     let mut commands: Vec<_> = consents.collect();
     // Its provisioner knows the former hostname.
     let detail = text(&volume.report, "detail");
     let label = detail.find("kubectl label node ");
     commands.extend(label.map(|at| detail[at..].to_owned()));
-    let job = volume.report["cleanup"]["job"].as_str();
-    let job = job.and_then(|job| job.split_once('/'));
+    let job = volume.report["cleanup"]["job"].as_str().and_then(|job| job.split_once('/'));
     if let (Some((namespace, job)), "CleaningFailed" | "Waiting") =
         (job, text(&volume.report, "state"))
     {

@@ -71,8 +71,7 @@ pub(super) async fn provisioners(
 ) -> Result<Vec<PodView>> {
     let is_wanted = |pod: &PodView| pod.is_provisioner && !pod.terminal;
     let on_node = node.map(|node| ListParams::default().fields(&format!("spec.nodeName={node}")));
-    let pods = cluster.pods(namespace, on_node.unwrap_or_default(), is_wanted);
-    let pods = pods.await.context("looking for provisioners (docs/status.md has the permissions; with those in one namespace only, add --namespace)")?;
+    let pods = cluster.pods(namespace, on_node.unwrap_or_default(), is_wanted).await.context("looking for provisioners (docs/status.md has the permissions; with those in one namespace only, add --namespace)")?;
     let on = node.map_or_else(String::new, |node| format!(" on node {node:?}"));
     ensure!(
         !pods.is_empty(),

@@ -44,11 +44,11 @@ pub async fn run(job: args::Job) -> Result<ExitCode> {
 async fn clean(job: &args::Job, method: &Method, progress: &Progress) -> Result<(), Failure> {
     let expected = job.clone();
     // The provisioner may have closed the device only just now, so udev may still have it open.
-    let opened = open_when_free(PROBE_TIMEOUT, progress, move || open(&expected)).await;
-    let opened = opened.map_err(|why| {
-        let text = format!("{why}; nothing was touched");
-        Failure::new(text)
-    })?;
+    let opened =
+        open_when_free(PROBE_TIMEOUT, progress, move || open(&expected)).await.map_err(|why| {
+            let text = format!("{why}; nothing was touched");
+            Failure::new(text)
+        })?;
     let cleaned = opened.clean(method, false, None, progress);
     cleaned.await.map(drop)
 }

@@ -118,8 +118,7 @@ fn lines(
             let rows: Vec<_> = std::iter::once(heading).chain(rows).collect();
             let mut shown = rows.iter().map(|(_, cells)| select(cells, is_shown));
             let text = table(shown.next().unwrap_or_default(), shown);
-            let lines = rows.iter().zip(text.split_inclusive('\n'));
-            let lines = lines.map(|((key, cells), line)| {
+            let lines = rows.iter().zip(text.split_inclusive('\n')).map(|((key, cells), line)| {
                 let state = select(cells, is_event).join("\n");
                 (key.clone(), state, line.to_owned())
             });

@@ -90,8 +90,8 @@ pub(super) fn places(
         let line = format!("  {}: {state} {}", it.place(), cause(&it.report));
         line.trim_end().to_owned()
     });
-    let errors = answers.iter().filter_map(Answer::error);
-    let errors = errors.map(|error| format!("  not known: {error}"));
+    let errors =
+        answers.iter().filter_map(Answer::error).map(|error| format!("  not known: {error}"));
     its.chain(errors).collect()
 }
 

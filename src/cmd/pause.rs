@@ -69,8 +69,7 @@ pub async fn command(
         let Some(first) = waiting.next() else {
             return Ok(ExitCode::SUCCESS);
         };
-        let cause = first.error();
-        let cause = cause.unwrap_or("it has not read the annotation yet");
+        let cause = first.error().unwrap_or("it has not read the annotation yet");
         let (node, others) = (&first.node, waiting.count());
         let late = format!(
             "the annotation is set, but node {node} and {others} others have not applied it: {cause}"

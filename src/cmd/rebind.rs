@@ -106,8 +106,7 @@ async fn pods(cluster: &Cluster, claim: &ClaimRef) -> Result<Vec<String>> {
 
 impl Step {
     fn said(&self, pv: &PvView) -> String {
-        let claim = pv.claim.as_ref();
-        let claim = claim.map(ToString::to_string).unwrap_or_default();
+        let claim = pv.claim.as_ref().map(ToString::to_string).unwrap_or_default();
         match self {
             Self::Pause => format!(
                 "it is being deleted, which cannot be undone; its cleaning is paused: copy the data (docs/operations.md), then resume {}",

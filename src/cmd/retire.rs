@@ -39,8 +39,8 @@ pub async fn retire(request: &Retire, out: &mut (dyn Write + Send)) -> Result<Ex
         None => Retirement::of_node(steps, node.as_deref().unwrap_or_default(), out).await?,
     };
     if let Some(node) = node {
-        let found = retirement.cluster.node(node).await;
-        let found = found.with_context(|| format!("reading node {node}"))?;
+        let found =
+            retirement.cluster.node(node).await.with_context(|| format!("reading node {node}"))?;
         let label = found.labels.unwrap_or_default().remove(LABEL_HOSTNAME);
         retirement.hostname =
             label.with_context(|| format!("node {node} has no label {LABEL_HOSTNAME}"))?;
@@ -200,8 +200,8 @@ impl<'a> Retirement<'a> {
         let is_complete = self.only.is_some() || reports.iter().all(is_final);
         let mut targets = Vec::new();
         for pv in self.pvs().await? {
-            let report = reports.iter().find(|it| text(it, "pv") == pv.name);
-            let report = report.cloned().unwrap_or_default();
+            let report =
+                reports.iter().find(|it| text(it, "pv") == pv.name).cloned().unwrap_or_default();
             if text(&report, "state") == "Foreign" {
                 let what = "another installation manages it; it is left alone";
                 self.progress.show(&pv.name, what)?;

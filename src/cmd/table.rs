@@ -26,8 +26,7 @@ pub fn table(heading: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) 
     };
     let widths: Vec<_> = (0..rows[0].len()).map(width).collect();
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths);
-        let cells = cells.map(|(cell, width)| format!("{cell:width$}  "));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  "));
         cells.collect::<String>().trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()

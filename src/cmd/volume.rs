@@ -49,16 +49,14 @@ impl Volume {
         }
         let pv = existing_pv(cluster, name).await?;
         let mut pods = fleet::provisioners(cluster, namespace, None).await?;
-        let by = pv.provisioned_by.as_deref().map(nodes_of_provisioner);
-        let by = by.unwrap_or_default();
+        let by = pv.provisioned_by.as_deref().map(nodes_of_provisioner).unwrap_or_default();
         let is_named = |node: &str| by.contains(&node) || pv.hostnames.iter().any(|it| it == node);
         // A PV that is bound to its disk names no node.
         if pv.link.is_none() && pods.iter().any(|pod| is_named(&pod.node)) {
             pods.retain(|pod| is_named(&pod.node));
         }
         let answers = fleet::ask_pods(cluster, pods).await;
-        let found = volumes(&answers).find(|it| text(&it.report, "pv") == pv.name);
-        let found = found.ok_or_else(|| {
+        let found = volumes(&answers).find(|it| text(&it.report, "pv") == pv.name).ok_or_else(|| {
             let nodes = pv.hostnames.join(", ");
             match silent(&answers) {
                 Some(error) => anyhow!("no provisioner that answers reports PV {name} (of node {nodes}): {error}"),

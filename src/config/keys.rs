@@ -58,8 +58,8 @@ impl Keys {
         let similarity = |known: &&String| strsim::jaro_winkler(name, known);
         let similar = self.0.iter().filter(|it| similarity(it) >= MIN_SIMILARITY);
         let nearest = similar.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-        let meant = nearest.map(|known| format!("; the nearest known key is {known}"));
-        let meant = meant.unwrap_or_default();
+        let meant =
+            nearest.map(|known| format!("; the nearest known key is {known}")).unwrap_or_default();
         format!("{place}key {name:?} is unknown{and}{meant}")
     }
 

@@ -35,8 +35,7 @@ impl FromStr for NamePattern {
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let globs = text.split(',').map(str::trim).filter(|it| !it.is_empty());
         let regexes: Option<Vec<_>> = globs.map(translate).collect();
-        let globs = regexes.and_then(|it| RegexSet::new(it).ok());
-        let globs = globs.ok_or("a faulty glob")?;
+        let globs = regexes.and_then(|it| RegexSet::new(it).ok()).ok_or("a faulty glob")?;
         if globs.is_empty() {
             return Err("no glob");
         }

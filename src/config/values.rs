@@ -44,8 +44,8 @@ weakIdentity: Consent or Accept"#;
 /// A message about the value at `path`, which begins with its key. A long value is truncated.
 pub(super) fn unfit(path: &str, value: &Value) -> String {
     // In a map of settings, it is the key of the setting.
-    let key = path.strip_prefix("devices.").unwrap_or(path);
-    let key = key.split(['.', '[']).next().unwrap_or_default();
+    let key =
+        path.strip_prefix("devices.").unwrap_or(path).split(['.', '[']).next().unwrap_or_default();
     let mut rows = EXPECTED.lines().filter_map(|row| row.split_once(": "));
     let row = rows.find(|(known, _)| *known == key);
     let expected = row.map_or("true or false", |(_, expected)| expected);

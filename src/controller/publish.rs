@@ -41,15 +41,13 @@ impl Controller {
         if self.periods.has_marks && self.settings.cluster.is_none() {
             faults.push(NO_MARKS.to_owned());
         }
-        let missing = self.context.cluster.permissions.missing().into_iter();
-        let missing = missing.map(|missing| {
+        let missing = self.context.cluster.permissions.missing().into_iter().map(|missing| {
             let text = format!("{missing}; {REMEDY}; it is retried");
             (reasons::PERMISSION_MISSING, text)
         });
-        let invalid = faults.iter().cloned();
-        let invalid = invalid.map(|fault| (reasons::CLASS_INVALID, fault));
-        let unprotected = before.unprotected.iter().cloned();
-        let unprotected = unprotected.map(|text| (reasons::PROTECTION_MISSING, text));
+        let invalid = faults.iter().cloned().map(|fault| (reasons::CLASS_INVALID, fault));
+        let unprotected =
+            before.unprotected.iter().cloned().map(|text| (reasons::PROTECTION_MISSING, text));
         let of_pod = missing.chain(invalid).chain(unprotected).map(|(reason, message)| Notice {
             about: About::Pod,
             reason,

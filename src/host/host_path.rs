@@ -124,8 +124,7 @@ impl Target {
 
     /// How it relates to a volume by their storage.
     fn on(&self, volume: &Footprint) -> impl Iterator<Item = Relation> {
-        let by_device = self.device.as_ref();
-        let by_device = by_device.and_then(|(device, below)| match volume {
+        let by_device = self.device.as_ref().and_then(|(device, below)| match volume {
             Footprint::Device { number, .. } if number == device => Some(Relation::Same),
             Footprint::Device { number, .. } if below.contains(number) => Some(Relation::Inside),
             _ => {

@@ -30,14 +30,10 @@ const BLKROGET: libc::Ioctl = 0x125E;
 const BLKGETSIZE64: libc::Ioctl = request_code_read!(0x12, 114, size_of::<usize>());
 const LOOP_GET_STATUS64: libc::Ioctl = 0x4C05;
 
-/// `struct fsxattr`, and the offsets of its fields.
-const FSXATTR: usize = 28;
-const FS_IOC_FSGETXATTR: libc::Ioctl = request_code_read!(b'X', 31, FSXATTR);
-const FS_IOC_FSSETXATTR: libc::Ioctl = request_code_write!(b'X', 32, FSXATTR);
-const FSXATTR_FLAGS: usize = 0;
-const FSXATTR_EXTENT_SIZE: usize = 4;
-const FSXATTR_PROJECT: usize = 12;
-const FSXATTR_COW_EXTENT_SIZE: usize = 16;
+const FS_IOC_FSGETXATTR: libc::Ioctl = request_code_read!(b'X', 31, 28);
+const FS_IOC_FSSETXATTR: libc::Ioctl = request_code_write!(b'X', 32, 28);
+/// The numbers of `struct fsxattr`: flags, extent size, number of extents, project, extent size of copies, padding.
+type FsXattr = [u32; 7];
 const FS_XFLAG_PROJINHERIT: u32 = 0x200;
 /// `FS_XFLAG_*` that `chattr` and `xfs_io` change, without the immutable and append-only flags, which a cleanup clears:
 /// sync, noatime, nodump, rtinherit, nosymlinks, extszinherit, nodefrag, filestream, dax and cowextsize.
@@ -48,15 +44,13 @@ const FLAGS: u32 = 0x4283_cccf;
 /// `FS_ENCRYPT_FL`: the directory has an encryption policy.
 const FS_ENCRYPT: u32 = 0x800;
 
-/// Calls an ioctl of this module, all of which read and write up to `N` bytes of a structure. Returns the structure, or
-/// `None` where the filesystem or device does not support it.
+/// Calls an ioctl of this module, all of which read and write a structure. Returns the structure, or `None` where the
+/// filesystem or device does not support it.
 #[expect(unsafe_code, reason = "nix has no wrappers for these ioctls")]
-fn call<const N: usize>(
-    fd: impl AsFd,
-    request: libc::Ioctl,
-    mut structure: [u8; N],
-) -> io::Result<Option<[u8; N]>> {
-    // SAFETY: `N` is the size of the request's structure. The kernel copies it, so it needs no alignment.
+fn call<T: Copy>(fd: impl AsFd, request: libc::Ioctl, structure: T) -> io::Result<Option<T>> {
+    let mut structure = structure;
+    // SAFETY: `T` is an integer or an array of them, as large as the request's structure, so any bits are valid. The
+    // kernel copies it, so it needs no alignment.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut structure) };
     match Errno::result(result) {
         Ok(_) => Ok(Some(structure)),
@@ -76,13 +70,12 @@ fn number(structure: &[u8], offset: usize) -> u64 {
 
 /// A block device's size in bytes. A seek to its end would wait for a discard of another process.
 pub fn block_size_bytes(fd: impl AsFd) -> io::Result<u64> {
-    let size = call(fd, BLKGETSIZE64, [0; 8])?;
-    size.map(u64::from_ne_bytes).ok_or_else(|| Errno::ENOTTY.into())
+    call(fd, BLKGETSIZE64, 0_u64)?.ok_or_else(|| Errno::ENOTTY.into())
 }
 
 /// Whether a block device is read-only.
 pub fn block_read_only(fd: impl AsFd) -> io::Result<bool> {
-    Ok(call(fd, BLKROGET, [0; 4])?.is_some_and(|flag| flag != [0; 4]))
+    Ok(call(fd, BLKROGET, 0_i32)?.is_some_and(|flag| flag != 0))
 }
 
 /// The file behind a loop device.
@@ -106,12 +99,8 @@ impl LoopBacking {
 
 /// The file behind a loop device, or behind the disk of its partition.
 pub fn loop_backing(fd: impl AsFd) -> io::Result<Option<LoopBacking>> {
-    let answer = call(fd, LOOP_GET_STATUS64, [0; 232])?;
-    Ok(answer.map(|it| LoopBacking {
-        dev: number(&it, 0),
-        inode: number(&it, 8),
-        rdev: number(&it, 16),
-    }))
+    let answer: Option<[u64; 29]> = call(fd, LOOP_GET_STATUS64, [0; 29])?;
+    Ok(answer.map(|[dev, inode, rdev, ..]| LoopBacking { dev, inode, rdev }))
 }
 
 /// Filesystems with a UUID on disk. Others (tmpfs, overlay) generate one at each mount, which does not identify
@@ -144,14 +133,14 @@ pub fn btrfs_sysfs_name(fd: BorrowedFd<'_>) -> io::Result<Option<String>> {
 }
 
 fn btrfs(fd: BorrowedFd<'_>) -> io::Result<Option<[u8; 1024]>> {
-    let mut request = [0; 1024];
+    let mut request = [0_u8; 1024];
     request[BTRFS_FLAGS..BTRFS_FLAGS + 8].copy_from_slice(&BTRFS_HAS_METADATA_UUID.to_ne_bytes());
     call(fd, BTRFS_IOC_FS_INFO, request)
 }
 
 /// The UUID of any filesystem that sets it in its superblock (Linux 6.9 and later).
 fn generic(fd: BorrowedFd<'_>) -> io::Result<Option<Uuid>> {
-    let answer = call(fd, FS_IOC_GETFSUUID, [0; 17])?;
+    let answer = call(fd, FS_IOC_GETFSUUID, [0_u8; 17])?;
     // The first byte is the UUID's length.
     Ok(answer.filter(|it| it[0] == 16).map(|it| field(&it, 1)))
 }
@@ -161,11 +150,11 @@ fn of_type(fd: BorrowedFd<'_>, fs_type: &str) -> io::Result<Option<Uuid>> {
     Ok(match fs_type {
         // Linux 6.0 and later: the requested length, flags, and the UUID.
         "ext2" | "ext3" | "ext4" => {
-            let mut request = [0; 24];
+            let mut request = [0_u8; 24];
             request[..4].copy_from_slice(&16_u32.to_ne_bytes());
             call(fd, EXT4_IOC_GETFSUUID, request)?.map(|it| field(&it, 8))
         }
-        "xfs" => call(fd, XFS_IOC_FSGEOMETRY_V4, [0; 112])?.map(|it| field(&it, 64)),
+        "xfs" => call(fd, XFS_IOC_FSGEOMETRY_V4, [0_u8; 112])?.map(|it| field(&it, 64)),
         _ => None,
     })
 }
@@ -202,21 +191,16 @@ impl Inode {
 
 /// The attributes of a directory's inode, and its quota project; `None` where the filesystem has none.
 pub fn inode(dir: BorrowedFd<'_>) -> io::Result<Option<(Inode, u32)>> {
-    let Some(found) = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])? else {
+    let found = call::<FsXattr>(dir, FS_IOC_FSGETXATTR, [0; 7])?;
+    let Some([xflags, extent_size, _, project, cow_extent_size, ..]) = found else {
         return Ok(None);
     };
-    let field = |offset| u32::from_ne_bytes(field(&found, offset));
     let flags = match ioctl_getflags(dir) {
         Err(rustix::io::Errno::NOTTY | rustix::io::Errno::OPNOTSUPP) => 0,
         flags => flags?.bits(),
     };
-    let inode = Inode {
-        flags: flags & FLAGS,
-        xflags: field(FSXATTR_FLAGS) & XFLAGS,
-        extent_size: field(FSXATTR_EXTENT_SIZE),
-        cow_extent_size: field(FSXATTR_COW_EXTENT_SIZE),
-    };
-    Ok(Some((inode, field(FSXATTR_PROJECT))))
+    let (flags, xflags) = (flags & FLAGS, xflags & XFLAGS);
+    Ok(Some((Inode { flags, xflags, extent_size, cow_extent_size }, project)))
 }
 
 /// Sets the quota project of a directory, and the attributes of its inode, if they differ. New files in it get them; other
@@ -231,19 +215,13 @@ pub fn set_inode(dir: BorrowedFd<'_>, inode: Option<&Inode>, project: u32) -> io
         let others = ioctl_getflags(dir)?.bits() & !FLAGS;
         ioctl_setflags(dir, IFlags::from_bits_retain(others | wanted.flags))?;
     }
-    let mut request = call(dir, FS_IOC_FSGETXATTR, [0; FSXATTR])?.ok_or(Unsupported)?;
-    let before = request;
-    let others = u32::from_ne_bytes(field(&request, FSXATTR_FLAGS));
-    let others = others & !(XFLAGS | FS_XFLAG_PROJINHERIT);
+    let before: FsXattr = call(dir, FS_IOC_FSGETXATTR, [0; 7])?.ok_or(Unsupported)?;
+    let [xflags, _, extents, _, _, padding @ ..] = before;
+    let others = xflags & !(XFLAGS | FS_XFLAG_PROJINHERIT);
     let inherit = if project == 0 { 0 } else { FS_XFLAG_PROJINHERIT };
-    for (offset, value) in [
-        (FSXATTR_FLAGS, others | wanted.xflags | inherit),
-        (FSXATTR_EXTENT_SIZE, wanted.extent_size),
-        (FSXATTR_PROJECT, project),
-        (FSXATTR_COW_EXTENT_SIZE, wanted.cow_extent_size),
-    ] {
-        request[offset..][..4].copy_from_slice(&value.to_ne_bytes());
-    }
+    let xflags = others | wanted.xflags | inherit;
+    let (size, of_copies) = (wanted.extent_size, wanted.cow_extent_size);
+    let request = [xflags, size, extents, project, of_copies, padding[0], padding[1]];
     if request != before {
         call(dir, FS_IOC_FSSETXATTR, request)?.ok_or(Unsupported)?;
     }

@@ -47,8 +47,7 @@ impl KubeletDir {
     /// All mounts below these directories.
     pub fn mounts<'a>(&self, table: &'a MountTable) -> impl Iterator<Item = &'a Mount> + use<'a> {
         // The mount table has no symbolic links.
-        let dirs = self.volume_dirs();
-        let dirs = dirs.map(|dir| dir.canonicalize().unwrap_or(dir));
+        let dirs = self.volume_dirs().map(|dir| dir.canonicalize().unwrap_or(dir));
         let is_below = move |mount: &&Mount| {
             let mut dirs = dirs.iter();
             dirs.any(|dir| mount.point != *dir && mount.point.starts_with(dir))
@@ -59,8 +58,7 @@ impl KubeletDir {
     /// The pods' mounts of local PVs; none in a directory that is not that of the running kubelet.
     pub fn pod_mounts(&self, table: &MountTable) -> PodMounts {
         let mut found = PodMounts::new();
-        let mounts = table.iter().filter(|it| is_of_local_volume(&it.point));
-        let mut mounts = mounts.peekable();
+        let mut mounts = table.iter().filter(|it| is_of_local_volume(&it.point)).peekable();
         if mounts.peek().is_none() || !self.visible() {
             return found;
         }

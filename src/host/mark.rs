@@ -302,8 +302,7 @@ impl Marks {
         let records = self.records(volume, attribute);
         let contents = records.iter().filter_map(|it| it.content.as_ref());
         let replaced: BTreeSet<_> = contents.flat_map(|it| it.replaces.clone()).collect();
-        let counting = records.into_iter();
-        let counting = counting.filter(|it| !replaced.contains(&it.digest));
+        let counting = records.into_iter().filter(|it| !replaced.contains(&it.digest));
         let most_restrictive = counting.max_by_key(Record::restriction);
         let content = most_restrictive.as_ref().and_then(|it| it.content.as_ref());
         let is_outdated =
@@ -320,8 +319,7 @@ impl Marks {
 
     /// All records of a volume.
     fn records(&self, volume: &MarkedVolume<'_>, attribute: Option<Attribute>) -> Vec<Record> {
-        let files = self.files_of(volume).into_iter();
-        let files = files.map(|(_, record)| record.clone());
+        let files = self.files_of(volume).into_iter().map(|(_, record)| record.clone());
         let attribute = attribute.and_then(|it| it.bytes);
         files.chain(attribute.map(|bytes| Record::read(&bytes))).collect()
     }

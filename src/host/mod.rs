@@ -69,7 +69,7 @@ impl Machine {
     }
 }
 
-/// Opens a file for reading, with these flags of open(2).
+/// Opens a file or directory read-only, with further flags of open(2).
 fn open(path: &Path, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }

@@ -98,8 +98,7 @@ impl SystemStorage {
         discovery: Vec<Dir>,
         table: &MountTable,
     ) -> Result<Self, String> {
-        let volume_dirs = kubelet.volume_dirs();
-        let volume_dirs = volume_dirs.map(|path| Dir::new(Rule::Private, path));
+        let volume_dirs = kubelet.volume_dirs().map(|path| Dir::new(Rule::Private, path));
         let shared = [&volume_dirs, &*discovery].concat();
         let mut dirs = Vec::from(SYSTEM.map(|path| Dir::new(Rule::System, path)));
         dirs.extend(PRIVATE.map(|path| Dir::new(Rule::Private, path)));
@@ -122,8 +121,7 @@ impl SystemStorage {
         for dir in dirs {
             let here = dir.here.as_ref().and_then(|here| dir_at(here, table));
             let on_host = shared.iter().filter_map(|it| location(&dir.host, it, table));
-            let locations = here.into_iter().chain(on_host);
-            let locations = locations.map(|location| (dir.clone(), location));
+            let locations = here.into_iter().chain(on_host).map(|location| (dir.clone(), location));
             storage.needed.extend(locations);
         }
         // Last, so that the locations above name their better reasons: a container has files of the kubelet

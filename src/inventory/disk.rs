@@ -286,8 +286,7 @@ fn disk(
         facts => facts.removable.then_some("removable"),
     };
     let names = |numbers: io::Result<BTreeSet<DeviceNumber>>| -> io::Result<Vec<String>> {
-        let others = numbers?.into_iter();
-        let others = others.filter(|it| *it != number && *it != facts.disk);
+        let others = numbers?.into_iter().filter(|it| *it != number && *it != facts.disk);
         others.map(|it| Ok(machine.sysfs.device(it)?.name.clone())).collect()
     };
     let opened = open(&links[0], number, class, machine);
@@ -374,10 +373,9 @@ pub(crate) fn contents(opened: &Opened, sysfs: &Sysfs) -> Result<DiskContents, S
 /// Why it cannot be read.
 pub(crate) fn made_on(device: &Device, sysfs: &Sysfs) -> Result<Option<FsType>, String> {
     let progress = Progress::default();
-    let found = superblock::find(Disk::new(device.file(), device.size(), &progress));
-    let found = found.map_err(|error| chain(&error))?;
-    let facts = sysfs.device(device.number());
-    let facts = facts.map_err(|error| error.to_string())?;
+    let found = superblock::find(Disk::new(device.file(), device.size(), &progress))
+        .map_err(|error| chain(&error))?;
+    let facts = sysfs.device(device.number()).map_err(|error| error.to_string())?;
     let made = found.filter(|(_, uuid)| identity::has_made(&facts, uuid));
     Ok(made.map(|(fs_type, _)| fs_type))
 }

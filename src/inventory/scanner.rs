@@ -315,8 +315,7 @@ impl DirScanner {
                 let probed = found.try_iter().zip(todo.by_ref());
                 entries.extend(probed.filter_map(|(found, name)| {
                     let volume = |it| Volume::new(&self.class, &name, it);
-                    let found = found.transpose()?;
-                    let found = found.map(|it| Finding::Volume(Arc::new(volume(it))));
+                    let found = found.transpose()?.map(|it| Finding::Volume(Arc::new(volume(it))));
                     Some((name, found.unwrap_or_else(Finding::Skipped)))
                 }));
                 // A thread that makes progress is not stuck.

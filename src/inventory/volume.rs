@@ -94,8 +94,8 @@ impl Opened {
                 }
             }
         };
-        let below = candidate.footprint.devices().iter();
-        let below = below.filter_map(|number| sysfs.device(*number).ok());
+        let below =
+            candidate.footprint.devices().iter().filter_map(|number| sysfs.device(*number).ok());
         let rotational = below.filter(|facts| facts.rotational);
         candidate.rotational = rotational.map(|facts| facts.disk).collect();
         if !machine.state.is_open() {

@@ -87,8 +87,7 @@ impl Controller {
     pub async fn run(&mut self, view: &View) {
         loop {
             self.heartbeat.send_replace(Instant::now());
-            let missing = self.cluster.permissions.missing().into_iter();
-            let missing = missing.map(|missing| Notice {
+            let missing = self.cluster.permissions.missing().into_iter().map(|missing| Notice {
                 about: About::Pod,
                 reason: reasons::PERMISSION_MISSING,
                 message: format!("{missing}; {REMEDY}"),
@@ -130,8 +129,7 @@ impl Controller {
         let mut steps = Vec::new();
         metrics.unclear_pvs.set(0);
         for volume in volumes.values() {
-            let memory = before.remove(&volume.pv.uid).unwrap_or_default();
-            let memory = memory.updated(volume);
+            let memory = before.remove(&volume.pv.uid).unwrap_or_default().updated(volume);
             let announced_for = memory.announced_at.map(|at| now - at);
             let delay = args.pvc_deletion_delay;
             let next = plan::next(volume, &nodes, announced_for, delay, cleanup_timeout);

@@ -77,8 +77,7 @@ impl Controller {
     async fn read_claim<'a>(&mut self, volume: &'a Volume) -> Result<(&'a ClaimRef, ClaimView)> {
         let claim = volume.pv.claim.as_ref().ok_or(ApiError::NotFound)?;
         self.requests.tick().await;
-        let seen = self.cluster.claim(claim).await?;
-        let seen = seen.ok_or(ApiError::NotFound)?;
+        let seen = self.cluster.claim(claim).await?.ok_or(ApiError::NotFound)?;
         let is_bound =
             Some(&seen.uid) == claim.uid.as_ref() && seen.volume.as_ref() == Some(&volume.pv.name);
         ensure!(is_bound && !seen.deleting, ApiError::Conflict);

@@ -49,8 +49,7 @@ impl Metrics {
     /// All metrics, for a scrape.
     pub fn gather(&self, shared: &Shared, permissions: &Permissions) -> Vec<MetricFamily> {
         shared.set_missing(permissions.seen());
-        let shown = shared.registry.gather().into_iter();
-        let shown = shown.filter_map(|mut family| {
+        let shown = shared.registry.gather().into_iter().filter_map(|mut family| {
             if let Some(rest) = family.name().strip_prefix(SHARED_PREFIX) {
                 if !SHARED.contains(&rest) {
                     return None;

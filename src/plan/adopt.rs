@@ -69,8 +69,8 @@ impl Planner<'_> {
         let (class, is_marked) = (&volume.class.name, self.is_marked(&volume.candidate));
         let claim = claim_of_data(&volume.candidate, class, is_marked)?;
         let has_its_data = |other: &Volume| {
-            let mark = other.candidate.mark.on_disk.valid();
-            let mark = mark.filter(|it| it.state != MarkState::Free);
+            let mark =
+                other.candidate.mark.on_disk.valid().filter(|it| it.state != MarkState::Free);
             other.path != volume.path && mark.and_then(tenant).as_ref() == Some(&claim)
         };
         if self.volumes().any(|other| has_its_data(other)) {

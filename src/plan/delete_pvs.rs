@@ -154,8 +154,7 @@ impl<'a> Planner<'a> {
     /// A hash of the facts that a cleanup depends on. When it changes, a failed cleanup is retried at once.
     /// It excludes what our own writes change.
     fn basis(&self, pv: &PvView, location: &PvLocation<'a>) -> u64 {
-        let found = location.candidate();
-        let found = found.map(|it| (&it.identity.text, it.read_only, &it.in_use));
+        let found = location.candidate().map(|it| (&it.identity.text, it.read_only, &it.in_use));
         let (policy, job) = (&pv.policy, self.failed_job(pv));
         let mut hasher = DefaultHasher::new();
         let generation = self.settings.generation;

@@ -29,8 +29,7 @@ const MAX_NAMED: usize = 5;
 
 /// Names the first of some entries, and how many more there are.
 pub fn some_of<T: AsRef<str>>(entries: &[T]) -> String {
-    let named = entries.iter().take(MAX_NAMED).map(AsRef::as_ref);
-    let named = named.collect::<Vec<_>>().join(", ");
+    let named = entries.iter().take(MAX_NAMED).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
     match entries.len().saturating_sub(MAX_NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),
@@ -187,8 +186,8 @@ impl<'a> Planner<'a> {
                 .unclaimed(volume)
                 .and_then(|()| self.is_mark_settled(volume))
                 .and_then(|is_settled| {
-                    let may_be_new = self.is_empty_enough(volume);
-                    let may_be_new = may_be_new.and_then(|()| self.can_bind(volume));
+                    let may_be_new =
+                        self.is_empty_enough(volume).and_then(|()| self.can_bind(volume));
                     if let Err(skip) = may_be_new {
                         self.is_of_no_other_node(volume)?;
                         return Err(skip);
@@ -288,8 +287,8 @@ impl<'a> Planner<'a> {
         let mark = cluster.map(|cluster| self.pending_mark(cluster, volume, claim.as_ref()));
         let token = mark.as_ref().map(|it| &it.mark.token);
         let is_in_directory = candidate.mark.place == Some(Place::StateDirectory);
-        let directory = self.snapshot.state_directory.as_ref();
-        let directory = directory.filter(|_| token.is_some() && is_in_directory);
+        let directory =
+            self.snapshot.state_directory.as_ref().filter(|_| token.is_some() && is_in_directory);
         let link = token.filter(|_| class.binding == Binding::Disk);
         let identity = candidate.identity.text.clone();
         let installation = self.settings.installation.clone();
@@ -301,9 +300,8 @@ impl<'a> Planner<'a> {
             (ANNOTATION_PATH, link.map(|_| volume.path.to_string())),
             (ANNOTATION_STATE_DIRECTORY, directory.cloned()),
         ];
-        let annotations = annotations.into_iter();
-        let annotations = annotations.filter_map(|(key, value)| Some((key, value?)));
-        let annotations: BTreeMap<_, _> = annotations.collect();
+        let annotations: BTreeMap<_, _> =
+            annotations.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         let mut name = pv_name(&volume.entry, &node.name, &class.name);
         let second_name = pv_name_on_collision(&volume.entry, &node.name, &class.name);
         if self.by_name.contains_key(name.as_str()) {

@@ -15,8 +15,8 @@ pub fn other_installation<'a>(
     pv: &'a PvView,
 ) -> Option<&'a str> {
     // Cheap, and false for most PVs of each pass.
-    let other = pv.installation.as_deref();
-    let other = other.filter(|it| Some(*it) != settings.installation.as_deref())?;
+    let other =
+        pv.installation.as_deref().filter(|it| Some(*it) != settings.installation.as_deref())?;
     let class = settings.config.classes.get(&pv.class)?;
     pv.path()?.child_of(&class.host_dir)?;
     (settings.ownership(node, pv) == Ownership::OtherInstallation).then_some(other)

@@ -91,8 +91,7 @@ impl<'a> Planner<'a> {
         let is_taken = |it: &&Action| matches!(it, Action::TakeIn(_));
         let in_use = volumes.iter().filter(is_bound).count()
             + self.plan.actions.iter().filter(is_taken).count();
-        let terminating = self.pvs.iter();
-        let terminating = terminating.filter(|pv| {
+        let terminating = self.pvs.iter().filter(|pv| {
             let is_committed = pv.deleting && pv.has_finalizer() && !self.must_not_clean(pv);
             is_committed && self.ownership(pv) == Ownership::Ours
         });

@@ -144,8 +144,7 @@ fn spec(
     let state_directory = state.map(|path| (ENV_STATE, path.to_owned()));
     let env = env.into_iter().chain(state_directory);
     let env = env.map(|(name, value)| json!({ "name": name, "value": value.replace('$', "$$") }));
-    let secrets = source.pull_secrets.iter();
-    let secrets: Vec<_> = secrets.map(|name| json!({ "name": name })).collect();
+    let secrets: Vec<_> = source.pull_secrets.iter().map(|name| json!({ "name": name })).collect();
     let limit = class.cleanup_timeout;
     json!({
         "activeDeadlineSeconds": limit.map(|it| it.as_secs() + u64::from(it.subsec_nanos() > 0)),

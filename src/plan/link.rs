@@ -67,8 +67,7 @@ impl<'a> Planner<'a> {
         let (snapshot, pvs) = (self.snapshot, self.pvs.iter());
         let bound: Vec<_> = pvs.filter(|pv| self.is_bound_to_disk(pv)).collect();
         let copies = self.copies(!bound.is_empty());
-        let tokens = self.pvs.iter().filter_map(|pv| pv.link.as_ref());
-        let tokens = tokens.map(|link| &link.token);
+        let tokens = self.pvs.iter().filter_map(|pv| pv.link.as_ref()).map(|link| &link.token);
         let tokens = tokens.filter(|token| snapshot.links.contains_key(*token));
         let of_classes = of_classes(self.settings, snapshot);
         let mut wrong: BTreeSet<_> = tokens.chain(of_classes).collect();
@@ -275,8 +274,7 @@ impl<'a> Planner<'a> {
             Action::Create(draft) => Some(&draft.volume),
             _ => None,
         });
-        let new = begun.chain(drafts);
-        let new = new.filter(|it| it.class.binding == Binding::Disk);
+        let new = begun.chain(drafts).filter(|it| it.class.binding == Binding::Disk);
         let new = new.map(|it| label_of(self.node, &it.candidate));
         let known = self.labels_of_pvs().into_iter().chain(self.labels_of_node());
         known.map(str::to_owned).chain(new).collect()
@@ -307,8 +305,8 @@ impl<'a> Planner<'a> {
             let is_gone = |label: &&str| !disks.iter().any(|it| it == *label);
             labels.extend(needless.into_iter().filter(is_gone).map(|it| (it, None)));
         }
-        let labels = labels.into_iter();
-        let labels: BTreeMap<_, _> = labels.map(|(key, value)| (key.to_owned(), value)).collect();
+        let labels: BTreeMap<_, _> =
+            labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let ledger = &self.snapshot.ledger;
         let is_written = ledger.writing.contains(&self.node.uid)
             || ledger.labelled.as_ref().is_some_and(|(written, known_until)| {

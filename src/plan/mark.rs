@@ -201,8 +201,7 @@ pub fn mark_of(
     let before = candidate.mark.on_disk.valid().cloned();
     let is_pending = candidate.mark.on_disk.is_pending();
     // Before the first claim, it is as an administrator has prepared it.
-    let now = candidate.root.clone();
-    let now = now.filter(|_| state == MarkState::Offered && !is_pending);
+    let now = candidate.root.clone().filter(|_| state == MarkState::Offered && !is_pending);
     let root = now.or_else(|| before.as_ref()?.root.clone());
     Mark {
         cluster: cluster.to_owned(),

@@ -40,8 +40,7 @@ impl<'a> Planner<'a> {
         if self.snapshot.ledger.creating.contains_key(&volume.path) {
             return true;
         }
-        let compared = pv.identity.as_deref();
-        let compared = compared.map(|it| compare(it, &candidate.identity));
+        let compared = pv.identity.as_deref().map(|it| compare(it, &candidate.identity));
         // Another disk is at the path, which is reported.
         if compared == Some(Match::Different) && !pv.never_used() {
             return true;
@@ -275,8 +274,7 @@ impl<'a> Planner<'a> {
     /// The key in the ProcTable of the cleanup of a volume without a PV, if it has to be cleaned.
     fn orphan(&self, volume: &Arc<Volume>) -> Option<Tenancy> {
         let candidate = &volume.candidate;
-        let cluster = self.settings.judges(candidate);
-        let cluster = cluster.filter(|_| self.has_past(volume))?;
+        let cluster = self.settings.judges(candidate).filter(|_| self.has_past(volume))?;
         let pv_uid = match uid_of_mark(candidate) {
             "" => candidate.identity.hash(),
             uid => uid.to_owned(),
@@ -293,8 +291,7 @@ impl<'a> Planner<'a> {
 
     /// The volumes without a PV that have to be cleaned, each with the key of its cleanup.
     pub(super) fn orphans(&self) -> Vec<(Tenancy, &'a Arc<Volume>)> {
-        let orphans = self.volumes();
-        let orphans = orphans.filter_map(|volume| Some((self.orphan(volume)?, volume)));
+        let orphans = self.volumes().filter_map(|volume| Some((self.orphan(volume)?, volume)));
         orphans.collect()
     }
 

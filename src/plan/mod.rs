@@ -225,8 +225,8 @@ impl<'a> Planner<'a> {
         }
         let is_seen = |path: &HostPath| self.occupied.at(path).is_some();
         let others = self.pvs.iter().filter(|pv| pv.may_be_on(self.node));
-        let others = others.filter(|pv| !pv.path().is_some_and(is_seen));
-        let others = others.filter_map(PvView::path_owner);
+        let others =
+            others.filter(|pv| !pv.path().is_some_and(is_seen)).filter_map(PvView::path_owner);
         let owners = others.chain(self.snapshot.owners.iter().cloned()).collect();
         self.occupied.owners = owners;
         // A volume whose class is gone, or that cannot be read, occupies its storage too.

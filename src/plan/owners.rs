@@ -79,8 +79,7 @@ impl OtherPvs {
             let size = pv.capacity.as_deref().and_then(quantity::parse);
             size.is_none_or(|size| size <= query.capacity)
         };
-        let owners = others.iter().copied();
-        let owners = owners.filter(|pv| {
+        let owners = others.iter().copied().filter(|pv| {
             let is_elsewhere = pv.link.is_some() || !pv.is_local_to(node);
             is_same && is_elsewhere && fits(pv)
         });
@@ -118,8 +117,8 @@ impl OtherPvs {
 }
 
 fn nodes(pv: &PvView) -> String {
-    let hosts = pv.hostnames.iter().chain(&pv.hostname_label);
-    let hosts: BTreeSet<_> = hosts.map(String::as_str).collect();
+    let hosts: BTreeSet<_> =
+        pv.hostnames.iter().chain(&pv.hostname_label).map(String::as_str).collect();
     Vec::from_iter(hosts).join(", ")
 }
 
@@ -137,8 +136,8 @@ impl<'a> Planner<'a> {
             return true;
         };
         let query = OwnerQuery::new(&pv.uid, identity, candidate.capacity);
-        let found = self.snapshot.ledger.others.get(&query.key);
-        let found = found.filter(|found| found.hash == identity.hash);
+        let found =
+            self.snapshot.ledger.others.get(&query.key).filter(|found| found.hash == identity.hash);
         let is_due = |at| at <= self.snapshot.now;
         if found.is_none_or(|found| found.list_at.is_some_and(is_due)) {
             self.owner_queries.push(query);

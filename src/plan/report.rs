@@ -142,8 +142,8 @@ impl MarkReport {
     /// Reports a mark. A salt `<name>-<secret>` gives the hash `<name>:<hash>`, also of a mark without a claim, which differs
     /// from all others. Without a salt, nothing tells the claim.
     pub fn new(mark: &Mark, salt: Option<&str>) -> Self {
-        let claim = mark.claim.as_ref().filter(|_| mark.state != MarkState::Free);
-        let claim = claim.unwrap_or(&mark.token);
+        let claim =
+            mark.claim.as_ref().filter(|_| mark.state != MarkState::Free).unwrap_or(&mark.token);
         let hash = |salt: &str| {
             let name = salt.split('-').next().unwrap_or_default();
             format!("{name}:{}", sha256(format!("{salt} {claim}").as_bytes()))

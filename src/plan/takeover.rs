@@ -116,8 +116,7 @@ pub fn is_fenced(
             volume.mount_path
         ));
     }
-    let others = former.nodes.iter().filter(|(name, _)| *name != node.name);
-    let others: Vec<_> = others.collect();
+    let others: Vec<_> = former.nodes.iter().filter(|(name, _)| *name != node.name).collect();
     let is_off = others.iter().all(|(_, is_off)| *is_off);
     let is_shared = volume.candidate.global.as_ref().is_none_or(|it| it.is_shared);
     let (is_ours, is_gone) = (pv.is_kept_by(node), others.is_empty());

@@ -72,8 +72,7 @@ fn is_hosts(it: &NodeSelectorRequirement) -> bool {
 
 /// Whether all requirements of a term hold. A term without any matches no node.
 fn matches(term: &NodeSelectorTerm, node: &NodeView) -> bool {
-    let labels = term.match_expressions.iter().flatten();
-    let labels = labels.map(|it| (it, node.labels.get(&it.key)));
+    let labels = term.match_expressions.iter().flatten().map(|it| (it, node.labels.get(&it.key)));
     let fields = term.match_fields.iter().flatten();
     let fields = fields.map(|it| (it, Some(&node.name).filter(|_| it.key == "metadata.name")));
     let mut requirements = labels.chain(fields).peekable();

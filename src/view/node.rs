@@ -37,8 +37,7 @@ impl NodeView {
     pub fn from_metadata(metadata: &ObjectMeta) -> Result<Self, String> {
         let name = metadata.name.clone().unwrap_or_default();
         let labels = metadata.labels.clone().unwrap_or_default();
-        let hostname = labels.get(LABEL_HOSTNAME).filter(|it| !it.is_empty());
-        let hostname = hostname.cloned().ok_or_else(|| {
+        let hostname = labels.get(LABEL_HOSTNAME).filter(|it| !it.is_empty()).cloned().ok_or_else(|| {
             format!(
                 "the Node {name:?} has no label {LABEL_HOSTNAME:?}; the kubelet sets it, put it back with: kubectl label node {name} {LABEL_HOSTNAME}={name}"
             )

@@ -23,8 +23,7 @@ pub fn find(disk: Disk<'_>) -> Result<Option<(FsType, String)>, WipeError> {
         if fs_type == FsType::Xfs && disk.read(126, 1)? != [0] {
             return Ok(None);
         }
-        let digits = disk.read(uuid, LENGTH)?.into_iter().enumerate();
-        let digits = digits.map(|(at, byte)| match at {
+        let digits = disk.read(uuid, LENGTH)?.into_iter().enumerate().map(|(at, byte)| match at {
             4 | 6 | 8 | 10 => format!("-{byte:02x}"),
             _ => format!("{byte:02x}"),
         });

@@ -15,8 +15,8 @@ pub const RULES: &[Rule] = &[
     rule(
         "the Node has the labels of all PVs",
         LINK,
-        "let missing = wanted\n            .difference(&found)",
-        "let missing = wanted\n            .difference(&found)\n            .filter(|_| !BROKEN)",
+        "let missing = wanted.difference(&found)",
+        "let missing = wanted.difference(&found).filter(|_| !BROKEN)",
     ),
     rule(
         "the label of a missing disk stays",

@@ -33,8 +33,7 @@ impl Reader<'_> {
     ) -> Vec<Value> {
         let keep = |object| Some(trimmed(&object)).filter(&wanted);
         let (api, all) = (self.api::<K>(namespace), ListParams::default());
-        let found = self.cluster.list_pages(K::URL_PATH_SEGMENT, api, all, keep);
-        let found = found.await;
+        let found = self.cluster.list_pages(K::URL_PATH_SEGMENT, api, all, keep).await;
         self.require(K::URL_PATH_SEGMENT, found).unwrap_or_default()
     }
 
@@ -45,8 +44,7 @@ impl Reader<'_> {
         name: &str,
     ) -> Option<Value> {
         let api = self.api::<K>(Some(namespace));
-        let found = self.cluster.limited(K::URL_PATH_SEGMENT, "get", api.get(name));
-        let found = found.await;
+        let found = self.cluster.limited(K::URL_PATH_SEGMENT, "get", api.get(name)).await;
         let what = format!("{} {namespace}/{name}", K::URL_PATH_SEGMENT);
         Some(trimmed(&self.require(&what, found)?))
     }

@@ -35,8 +35,8 @@ impl Parts {
         let is_ours = |pod: &Value| container(&pod["spec"]).is_some();
         let own_pods = reader.list::<Pod>(namespace, is_ours).await;
         let own = sets.iter().chain(&own_pods).map(|it| &it["metadata"]);
-        let own = own.flat_map(|it| [text(it, "namespace"), text(it, "name")]);
-        let own: BTreeSet<_> = own.chain(namespace).collect();
+        let own: BTreeSet<_> =
+            own.flat_map(|it| [text(it, "namespace"), text(it, "name")]).chain(namespace).collect();
         let is_local = |pv: &Value| pv["spec"]["local"].is_object();
         let pvs = reader.list::<PersistentVolume>(None, is_local).await;
         // Others can have credentials as parameters.

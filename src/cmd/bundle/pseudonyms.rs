@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cluster::PodView;
 use crate::cmd::status::show::text;
-use crate::escape::without_tenants;
+use crate::escape::{each_text, without_tenants};
 
 /// The namespaces of Kubernetes itself.
 const WELL_KNOWN: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -144,12 +144,7 @@ impl Pseudonyms {
 
     /// Replaces the names in the strings of a value. Keys stay: they are those of the API, and `data` may be a claim.
     pub fn replace_in(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => *text = self.replace(text),
-            Value::Array(items) => items.iter_mut().for_each(|it| self.replace_in(it)),
-            Value::Object(fields) => fields.values_mut().for_each(|it| self.replace_in(it)),
-            _ => {}
-        }
+        each_text(value, &|text| *text = self.replace(text));
     }
 }
 

@@ -120,8 +120,8 @@ async fn causes(
 fn cause(pod: &Object<Pod>) -> Option<String> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let node = text(&pod.spec, "nodeName");
-    let statuses = list(&pod.status, "initContainerStatuses");
-    let mut statuses = statuses.chain(list(&pod.status, "containerStatuses"));
+    let mut statuses =
+        list(&pod.status, "initContainerStatuses").chain(list(&pod.status, "containerStatuses"));
     let waiting = statuses.find_map(|it| it["state"].get("waiting"));
     let condition = |kind: &str, status: &str| {
         let mut conditions = list(&pod.status, "conditions");

@@ -72,8 +72,8 @@ fn nodes_by<'a, T: Iterator<Item = &'a str>>(
 
 fn versions(asked: &[&Answer], findings: &mut Findings) {
     let nodes = nodes_by(asked, |document| std::iter::once(text(document, "version")));
-    let versions = nodes.iter().map(|(version, nodes)| format!("{version} on {}", some_of(nodes)));
-    let versions: Vec<_> = versions.collect();
+    let versions: Vec<_> =
+        nodes.iter().map(|(version, nodes)| format!("{version} on {}", some_of(nodes))).collect();
     if versions.len() > 1 {
         let text = format!("the provisioners have several versions: {}", versions.join("; "));
         let remedy =

@@ -38,8 +38,7 @@ pub(super) async fn check(
     findings: &mut Findings,
 ) {
     for it in &manifests.configurations {
-        let name = Some(&*it.name).filter(|it| !it.is_empty());
-        let name = name.unwrap_or("the configuration");
+        let name = Some(&*it.name).filter(|it| !it.is_empty()).unwrap_or("the configuration");
         for fault in &it.faults {
             let remedy = "correct it in the values of the chart, or in the manifest";
             findings.bad(&format!("{name}: {fault}"), remedy);
@@ -56,8 +55,7 @@ pub(super) async fn check(
             storage_class(name, &known, &planned, findings);
         }
     }
-    let ours = manifests.of_kind("DaemonSet").filter(is_provisioner);
-    let mut ours: Vec<_> = ours.collect();
+    let mut ours: Vec<_> = manifests.of_kind("DaemonSet").filter(is_provisioner).collect();
     if ours.is_empty() {
         let text = "nodes and pod security are not checked: there is no DaemonSet of a provisioner";
         findings.not_checked(text);
@@ -158,8 +156,8 @@ async fn others(
     let before = findings.failed();
     let are_nested = |a: &str, b: &str| Path::new(a).starts_with(b) || Path::new(b).starts_with(a);
     for other in read(cluster, None).await? {
-        let shared = directories(pod_of(&other));
-        let shared = shared.filter(|it| dirs.iter().any(|dir| are_nested(it, dir)));
+        let shared =
+            directories(pod_of(&other)).filter(|it| dirs.iter().any(|dir| are_nested(it, dir)));
         let shared: Vec<_> = shared.collect();
         if shared.is_empty() || ours.iter().any(|it| name_of(it) == name_of(&other)) {
             continue;

@@ -91,8 +91,7 @@ impl<'a> Finder<'a> {
     /// # Errors
     /// Why it must not be cleaned, or why it cannot be checked.
     pub async fn open(&self) -> Result<Target> {
-        let node = self.cluster.node(&self.node).await;
-        let node = node.context("reading the Node")?;
+        let node = self.cluster.node(&self.node).await.context("reading the Node")?;
         let node = NodeView::from_metadata(&node).map_err(Error::msg)?;
         let pvs = self.pvs(&node).await?;
         let of_node = jobs_of(&node.hostname);
@@ -173,8 +172,7 @@ impl<'a> Finder<'a> {
 
     /// The Pods of the node, with their paths.
     async fn pods(&self, node: &str) -> Result<Vec<PodView>> {
-        let pods = self.cluster.pods_of(node).await;
-        let mut pods = pods.context("listing the Pods of the Node")?;
+        let mut pods = self.cluster.pods_of(node).await.context("listing the Pods of the Node")?;
         let known = BTreeSet::new();
         let claimed = self.cluster.add_claimed_paths(&mut pods, &known);
         claimed.await.context("reading the claims of the Pods")?;

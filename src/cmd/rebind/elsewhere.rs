@@ -72,11 +72,10 @@ pub(super) async fn command(
 impl Present {
     async fn read(cluster: &Cluster, request: &Rebind, node: &str) -> Result<Self> {
         let name = request.pv.rsplit('/').next().unwrap_or_default();
-        let found = cluster.node(node).await;
-        let found = found.with_context(|| format!("reading node {node}"))?;
+        let found = cluster.node(node).await.with_context(|| format!("reading node {node}"))?;
         let kept = kept_by(&found, name);
-        let answers = fleet::ask_all(cluster, request.provisioners.namespace.as_deref(), None);
-        let answers = answers.await?;
+        let answers =
+            fleet::ask_all(cluster, request.provisioners.namespace.as_deref(), None).await?;
         let manifest = if pv(cluster, name).await?.is_some() {
             let manifest = cluster.pv_manifest(name).await;
             manifest.with_context(|| format!("reading PV {name}"))?

@@ -170,8 +170,7 @@ pub(in crate::cmd) fn printed(lines: &[String]) -> String {
 pub(in crate::cmd) fn nodes(answers: &[Answer]) -> String {
     let ready = answers.iter().filter(|it| is_well(&it.document)).count();
     let nodes = if answers.len() == 1 { "node" } else { "nodes" };
-    let shown = answers.iter().map(|it| (problems(&it.document), it));
-    let mut shown: Vec<_> = shown.collect();
+    let mut shown: Vec<_> = answers.iter().map(|it| (problems(&it.document), it)).collect();
     shown.sort_by_key(|(problems, it)| (problems.is_empty(), &it.node));
     let rows = shown.into_iter().map(|(problems, it)| {
         let count = problems.len().to_string();

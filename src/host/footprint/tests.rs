@@ -30,7 +30,6 @@ fn filesystem(fs: &str, root: &str, devices: &str) -> Footprint {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn volumes_that_share_storage_overlap() {
     use Overlap::{Nested, PartOf, Same, SameWwid};
     for (what, a, b, expected) in [

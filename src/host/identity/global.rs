@@ -104,7 +104,7 @@ impl Unique {
         let disks: Vec<_> = below.iter().filter(is_disk).collect();
         let wwids = disks.iter().map(|disk| disk.wwid.as_deref());
         let wwids = wwids.map(|wwid| wwid.filter(|it| is_world_unique(it)));
-        let wwids: Vec<_> = wwids.collect::<Option<BTreeSet<_>>>()?.into_iter().collect();
+        let wwids: BTreeSet<_> = wwids.collect::<Option<_>>()?;
         let first = wwids.first()?;
         let of_multipath = |it: &DeviceFacts| {
             let uuid = it.dm_uuid.as_ref();
@@ -119,7 +119,7 @@ impl Unique {
             let uuids = [("dm", &device.dm_uuid), ("md", &device.md_uuid)];
             let (key, uuid) = uuids.into_iter().find(|(_, uuid)| uuid.is_some())?;
             fields.set(key, uuid.as_ref());
-            fields.set("on", Some(wwids.join(" ")));
+            fields.set("on", Some(Vec::from_iter(wwids).join(" ")));
         }
         fields.set("start", device.partition_start.map(|it| it.to_string()));
         Some(Self {

@@ -7,7 +7,6 @@ fn seen(text: &str) -> Identity {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn identities_are_same_different_or_unknown() {
     use Match::{Different, Same, Unknown};
     for (recorded, observed, expected) in [

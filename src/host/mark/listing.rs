@@ -52,8 +52,7 @@ impl Listing {
     pub(super) fn read(&self, dir: &File) -> io::Result<Arc<Files>> {
         // Before the files are read: each change meanwhile is later.
         let modified = dir.metadata()?.modified()?;
-        let last = self.0.lock().clone();
-        let last = last.filter(|it| it.modified == modified);
+        let last = self.0.lock().clone().filter(|it| it.modified == modified);
         if let Some(Reading { files, .. }) = last.as_ref().filter(|it| it.is_final) {
             return Ok(Arc::clone(files));
         }

@@ -138,8 +138,7 @@ fn set_acl(root: BorrowedFd<'_>, name: &CStr, acl: &str) -> io::Result<()> {
         };
     }
     let pairs = (0..acl.len()).step_by(2).map(|at| acl.get(at..at + 2));
-    let bytes = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok());
-    let bytes: Option<Vec<u8>> = bytes.collect();
+    let bytes: Option<Vec<u8>> = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
     let bytes = bytes.ok_or(io::ErrorKind::InvalidData)?;
     Ok(fsetxattr(root, name, &bytes, XattrFlags::empty())?)
 }

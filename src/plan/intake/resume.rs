@@ -24,8 +24,7 @@ impl<'a> Survey<'a> {
             return Err(LeftAlone::Cleaning);
         }
         // That of another class says nothing of this one.
-        let mark = candidate.mark.on_disk.valid();
-        let mark = mark.filter(|mark| mark.class == self.class.name);
+        let mark = candidate.mark.on_disk.valid().filter(|mark| mark.class == self.class.name);
         let state = mark.map(|mark| mark.state);
         // An operator may check or retire a filesystem, so it is mounted once in each boot.
         let mounted_at = mark.and_then(|it| it.boot_time.as_ref());

@@ -83,8 +83,7 @@ impl<'a> Survey<'a> {
     /// and changes with the name, the identity and the size of each.
     pub(super) fn hash(&self, intake: &Selection<'a>) -> String {
         let is_made = |why: &_| matches!(why, LeftAlone::Cleaning | LeftAlone::Unmounted(..));
-        let own = intake.left.iter();
-        let own = own.filter(|(_, why)| self.is_own(why) || is_made(why));
+        let own = intake.left.iter().filter(|(_, why)| self.is_own(why) || is_made(why));
         let own =
             own.filter_map(|(disk, _)| Some((self.entry(disk), disk.candidate.as_ref().ok()?)));
         let mut disks: Vec<_> = own.collect();

@@ -40,7 +40,7 @@ impl Writes {
         let pause = if is_transient { retry::WRITE.pause(failures) } else { retry::WRITE.longest };
         let until = now + pause;
         self.failed.insert(name.to_owned(), (failures + 1, until));
-        self.failed.values().all(|(_, other)| *other >= until)
+        self.waiting(now).all(|(_, other)| other >= until)
     }
 
     /// Ends all back-offs.
@@ -79,6 +79,7 @@ mod tests {
             assert_eq!(writes.waiting(end).count(), 0);
         }
         assert!(!writes.fail("later", false, now + Duration::from_secs(1)));
+        assert!(writes.fail("again", true, now + Duration::from_secs(20)), "the others are due");
         writes.prune(now + Duration::from_secs(40));
         assert!(!writes.failed.contains_key("pv") && writes.failed.contains_key("later"));
     }

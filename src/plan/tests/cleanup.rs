@@ -196,7 +196,7 @@ fn a_release_at_work_holds_no_slot_and_a_created_job_does() {
 #[test]
 fn released_pv_that_keeps_our_finalizer_is_decided_again() {
     let pv = with(terminating(released(pv("pv-a", "/mnt/fast/a", &fs(1)))), |pv| {
-        pv.finalizers = vec![FINALIZER.into()]
+        pv.finalizers = vec![FINALIZER.into()];
     });
     let mut world = world().fast("a", &fs(1)).cleanup(&pv, CleanupState::Released).pv(pv);
     world.expect("the watch lags", &["a is Cleaned"]);

@@ -32,8 +32,7 @@ pub fn spots(disk: Disk<'_>) -> Result<Vec<Range<u64>>, WipeError> {
     let usual = ExtGeometry::usual().flat_map(ext);
     let named = ExtGeometry::read(disk)?.into_iter().flat_map(ext);
     // Superblock, free space, inodes and free list: a sector of at most 4 KiB each.
-    let groups = (0..size).step_by(xfs_group_size(disk)?);
-    let groups = groups.map(|offset| (offset, 4 * BLOCK));
+    let groups = (0..size).step_by(xfs_group_size(disk)?).map(|offset| (offset, 4 * BLOCK));
     let named = named.chain(groups).take(MAX_COPIES);
     let places = ends.into_iter().chain(btrfs).chain(usual).chain(named);
     Ok(merge(places.collect(), size))

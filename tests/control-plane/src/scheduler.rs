@@ -154,7 +154,9 @@ fn decide(cx: &Context, pod: &Pod) -> Verdict {
         };
         match plan {
             Err(of_node) => {
-                of_node.into_iter().for_each(|cause| *causes.entry(cause).or_default() += 1)
+                for cause in of_node {
+                    *causes.entry(cause).or_default() += 1;
+                }
             }
             Ok(plan) if !plan.reserve.is_empty() => return Verdict::Reserve(plan.reserve),
             Ok(plan) if plan.in_flight => return Verdict::Wait,

@@ -67,8 +67,8 @@ impl Present {
             pv.link.is_none(),
             "PV {name} is bound to its disk and moves with it: kubectl local-volume move {name} --to {node}"
         );
-        let claim = self.claim.as_ref();
-        let claim = claim.filter(|it| of.uid.as_ref() == Some(&it.uid) && !it.deleting);
+        let claim =
+            self.claim.as_ref().filter(|it| of.uid.as_ref() == Some(&it.uid) && !it.deleting);
         ensure!(
             claim.is_some() || !self.exists(),
             "claim {of} was deleted; first create it again: kubectl local-volume rebind {name}"
@@ -152,8 +152,7 @@ impl Present {
             bail!("the provisioner of node {node} does not answer: {error}");
         }
         let found: Vec<_> = volumes(answers).filter(|it| it.class == pv.class).collect();
-        let report = found.iter().map(|it| &it.report);
-        let report = report.clone().find(|it| text(it, "pv") == pv.name);
+        let report = found.iter().map(|it| &it.report).find(|it| text(it, "pv") == pv.name);
         let is_verified = report.is_some_and(|report| {
             text(report, "state") == "Bound" && text(&report["mark"], "pvUid") == pv.uid
         });

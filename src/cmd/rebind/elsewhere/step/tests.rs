@@ -189,17 +189,17 @@ fn what_is_not_certain_is_refused_with_the_remedy() {
         (first, &is_another),
         (first, &is_deleted),
         ("more than one volume has the mark of PV pv: a:/mnt/x, b:/mnt/b", &|it| {
-            it.answers[0] = answer("a", &[skipped("/mnt/x")])
+            it.answers[0] = answer("a", &[skipped("/mnt/x")]);
         }),
         ("a:/mnt/a reports the disk of PV pv as in use: unmount it there first", &|it| {
-            it.answers[0] = answer("a", &[reported("/mnt/a", "Bound", "old")])
+            it.answers[0] = answer("a", &[reported("/mnt/a", "Bound", "old")]);
         }),
         // It has the disk of the PV and a copy.
         ("b:/mnt/a reports the disk of PV pv as in use", &|it| {
             it.answers[1] = answer("b", &[skipped("/mnt/b"), reported("/mnt/a", "Bound", "old")]);
         }),
         ("in the directory of class fast on node b. There it has b:/mnt/x (Dirty)", &|it| {
-            it.answers[1] = answer("b", &[reported("/mnt/x", "Skipped", "another")])
+            it.answers[1] = answer("b", &[reported("/mnt/x", "Skipped", "another")]);
         }),
         ("no volume has the mark of PV pv (of PV UID old)", &|it| {
             let mut volume = skipped("/mnt/b");
