@@ -15,7 +15,7 @@ use prometheus::{TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
 
 use crate::metrics::Metrics;
-use crate::plan::{CleanupState, FOR_A_SLOT};
+use crate::plan::CleanupState;
 use crate::status::Status;
 
 use connections::Connections;
@@ -99,10 +99,13 @@ fn read_live_state(status: &Status, metrics: &Metrics) {
         let (pv, path) = (pv.as_str(), entry.cleanup.path.as_str());
         let lasted = entry.lasted(&status.table);
         match &entry.cleanup.state {
-            CleanupState::Waiting { reason, .. } | CleanupState::Blocked { reason, .. } => {
+            state @ (CleanupState::Waiting { .. } | CleanupState::Blocked { .. }) => {
                 waits += 1;
-                let for_permit = reason == FOR_A_SLOT;
-                let reason = if for_permit { "Permit" } else { "InUse" };
+                let reason = match state {
+                    CleanupState::Waiting { job: None, .. } => "Permit",
+                    CleanupState::Waiting { job: Some(_), .. } => "Job",
+                    _ => "InUse",
+                };
                 let series = waiting.with_label_values(&[pv, path, reason]);
                 series.set(lasted.as_secs_f64());
             }
@@ -141,7 +144,7 @@ mod tests {
     use crate::cluster::Permissions;
     use crate::escape::tenants;
     use crate::host::mark::StateDir;
-    use crate::plan::{ClassReport, Track, VolumeReport};
+    use crate::plan::{ClassReport, FOR_A_SLOT, Track, VolumeReport};
     use crate::status::Pass;
     use crate::types::HostPath;
     use crate::view::Tenancy;
@@ -198,6 +201,9 @@ mod tests {
         let waiting = cleanups("waiting_seconds");
         let labels = "{path=\"/mnt/a\",pv=\"pv-1\",reason=\"Permit\"}";
         assert!(waiting[0].contains(labels), "{waiting:?}");
+        let (reason, job) = ("for Job a/b".to_owned(), Some("a/b".to_owned()));
+        table.track(track(CleanupState::Waiting { reason, job }));
+        assert!(cleanups("waiting_seconds")[0].contains("reason=\"Job\""));
         table.mark_blocked(&tenancy, "until it is unmounted", Some(Duration::ZERO));
         let waiting = cleanups("waiting_seconds");
         assert!(waiting.len() == 1 && waiting[0].contains("InUse"), "{waiting:?}");

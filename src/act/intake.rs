@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Execution;
-use crate::cleanup::blocking::within;
+use crate::cleanup::blocking::{DISK_TIMEOUT, within};
 use crate::cleanup::{Obstacle, path_owner};
 use crate::cluster::ApiError;
 use crate::plan::{DiskOrder, Intake};
 
-/// The time limit for the check of a disk and for its entry.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for a filesystem: on a large rotating disk, mkfs writes for minutes.
 const MAKING_TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -50,7 +48,7 @@ impl Execution {
         let unused = self.facts.ensure_no_host_path(&self.context, path, footprint);
         unused.await?;
         let limit = match order.how {
-            Intake::Link | Intake::Mount => TIMEOUT,
+            Intake::Link | Intake::Mount => DISK_TIMEOUT,
             Intake::Make | Intake::Remake => MAKING_TIMEOUT,
         };
         drop(permit);

@@ -1,16 +1,12 @@
 //! Makes the links of PVs that are bound to their disks. The plan decides which.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Execution;
-use crate::cleanup::blocking::within;
+use crate::cleanup::blocking::{DISK_TIMEOUT, within};
 use crate::cluster::ApiError;
 use crate::plan::{LinkOrder, NodeLabels};
 use crate::retry;
-
-/// The time limit for the check of the disk.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Execution {
     /// Removes a link, at once.
@@ -66,7 +62,7 @@ impl Execution {
             return Err(ApiError::Conflict);
         }
         let link = self.context.host.link(order, &self.facts);
-        let made = within(TIMEOUT, "the disk", link).await.map_err(|obstacle| obstacle.to_string());
+        let made = within(DISK_TIMEOUT, "the disk", link).await.map_err(|it| it.to_string());
         if !is_current() {
             return Err(ApiError::Conflict);
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Execution;
+use crate::cleanup::blocking::{DISK_TIMEOUT, within};
 use crate::cleanup::{Obstacle, path_owner};
 use crate::inventory::Skip;
 use crate::plan::PvDraft;
@@ -55,7 +56,8 @@ impl Execution {
             let skip = Skip::new(SkipReason::PathClaimedByOtherPV, detail);
             return Err((skip, retry::OWNED_PATH));
         }
-        let found = self.context.host.inspect(draft, &self.facts).await;
+        let found = self.context.host.inspect(draft, &self.facts);
+        let found = within(DISK_TIMEOUT, "the disk", found).await;
         let found = found.map_err(refused(retry::INSPECTION))?;
         drop(permit);
         if found.identity.text != planned.identity.text || found.footprint != planned.footprint {

@@ -1,8 +1,12 @@
 //! Runs what may block on threads, and abandons what hangs.
 
 use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use dashmap::DashMap;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Span;
@@ -15,6 +19,8 @@ use super::{Failure, Obstacle};
 
 /// How long to wait for udev, LVM and multipath, which open a device after it was closed.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a disk, or a directory of the host, may take for what takes milliseconds.
+pub(crate) const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two attempts to open a volume.
 const OPEN_PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,6 +49,33 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     let span = Span::current();
     let look = move || span.in_scope(look);
     spawn_blocking(look).await.map_err(io::Error::from)?
+}
+
+/// The threads that look at paths: one for each. A dead disk blocks a thread for good, and each further attempt would cost
+/// another one, until there is none left for the healthy disks.
+#[derive(Debug, Default)]
+pub(super) struct Threads(DashMap<PathBuf, Arc<Mutex<()>>>);
+
+impl Threads {
+    /// Runs what may block on a thread, once the last look at this path has ended. The thread goes on when the future is
+    /// dropped.
+    ///
+    /// # Errors
+    /// The result of `look`, or that it panicked.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        path: impl AsRef<Path>,
+        look: impl FnOnce() -> Result<T, Obstacle> + Send + 'static,
+    ) -> Result<T, Obstacle> {
+        self.0.retain(|_, turn| Arc::strong_count(turn) > 1);
+        let turn = Arc::clone(&self.0.entry(path.as_ref().to_owned()).or_default());
+        let guard = turn.lock_owned().await;
+        let look = move || {
+            let _guard = guard;
+            look()
+        };
+        on_thread(look).await
+    }
 }
 
 /// Opens a volume on a blocking thread, again and again while it is in use, at most until `limit` is over.
@@ -81,8 +114,29 @@ pub(crate) async fn within<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
     use crate::wipe::priority::is_idle;
+
+    #[tokio::test]
+    async fn a_path_that_hangs_costs_one_thread() {
+        const SHORT: Duration = Duration::from_millis(50);
+        let (threads, (answer, silent)) = (Threads::default(), mpsc::channel::<()>());
+        let hung = threads.run("/disk", move || Ok(silent.recv().is_ok()));
+        let text = within(SHORT, "the disk", hung).await.unwrap_err().to_string();
+        assert_eq!(text, "the disk did not answer for 50ms");
+        let (begun, begins) = mpsc::channel();
+        let next = threads.run("/disk", move || Ok(begun.send(()).is_ok()));
+        assert!(within(SHORT, "the disk", next).await.is_err());
+        assert!(begins.try_recv().is_err(), "a second thread waits for the disk");
+        let other = threads.run("/other", || Ok(7));
+        assert_eq!(within(SHORT, "the disk", other).await.unwrap(), 7);
+        answer.send(()).unwrap();
+        assert_eq!(threads.run("/disk", || Ok(8)).await.unwrap(), 8);
+        assert_eq!(threads.run("/new", || Ok(9)).await.unwrap(), 9);
+        assert_eq!(threads.0.len(), 1, "what has ended is forgotten");
+    }
 
     #[test]
     fn idle_io_priority_ends_with_the_cleaner() {

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::TryFutureExt;
 use kube::api::ListParams;
 
 use crate::cluster::{ApiError, ClaimView, PodView, REMEDY};
@@ -21,14 +20,11 @@ use crate::types::VolumeMode;
 use crate::view::{ClaimRef, NodeView, PvView};
 use crate::wipe::method::Method;
 
-use super::blocking::within;
+use super::blocking::{DISK_TIMEOUT, within};
 use super::pods::{ensure_no_host_path, node_pods, paths_of, seen};
-use super::{BoxedVolume, CleanupContext, Failure, Obstacle, PassFacts, Stop, mark, path_owner};
+use super::{BoxedVolume, CleanupContext, Failure, PassFacts, Stop, mark, path_owner};
 
 pub(super) use orphan::gate_orphan;
-
-/// The time limit for a check of the disk or of the kubelet's directory.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads everything again: the PV, its claim, the Pods, the kubelet's directory, the disk and the Node.
 ///
@@ -239,9 +235,7 @@ async fn ensure_kubelet_unmounted(
     order: &CleanOrder,
 ) -> Result<bool, Stop> {
     let what = "the kubelet's directory";
-    let unreadable = |error| Obstacle::Unknown(format!("{what} cannot be read: {error}"));
-    let uses = context.host.kubelet_uses(pv).map_err(unreadable);
-    let uses = within(TIMEOUT, what, uses).await?;
+    let uses = within(DISK_TIMEOUT, what, context.host.kubelet_uses(pv)).await?;
     if let Some(path) = uses.paths.first() {
         let by = format!("the kubelet still has it: {}", path.display());
         return in_use(by, retry::LONG_USE);
@@ -270,7 +264,7 @@ async fn open(
         )));
     }
     let facts = PassFacts::new(context.state.borrow().settings.config.clone());
-    let opened = within(TIMEOUT, "the disk", context.host.open(order, &facts)).await?;
+    let opened = within(DISK_TIMEOUT, "the disk", context.host.open(order, &facts)).await?;
     let paths = context.host.follow(paths_of(pods), &facts).await?;
     let footprint = &opened.candidate().footprint;
     ensure_no_host_path(pods, &paths, &order.volume.path, footprint)?;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::{Mutex, OnceCell};
-use tokio::task::spawn_blocking;
+use tokio::sync::OnceCell;
 
 use crate::cluster::PodView;
 use crate::config::{Class, Config};
@@ -20,18 +19,18 @@ use crate::host::kubelet::KubeletDir;
 use crate::host::link::LinkDir;
 use crate::host::mark::{MarkState, StateDir};
 use crate::host::system::Dir;
-use crate::inventory::{Candidate, Disks, LocalDisks, Scanner};
+use crate::inventory::{Candidate, Disks, LocalDisks, Scanner, Volume};
 use crate::plan::{CleanOrder, DiskOrder, Intake, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
-use super::blocking::{on_thread, within};
+use super::blocking::{DISK_TIMEOUT, Threads, within};
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::intake;
 use super::mark::{lock_unchanged, write_mark};
 use super::volume::{Access, OpenVolume};
-use super::{Failure, format, gate};
+use super::{Failure, format};
 
 /// The answer of a disk.
 pub type Look<'a, T> = BoxFuture<'a, Result<T, Obstacle>>;
@@ -87,7 +86,7 @@ pub trait Host: Disks {
     fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths>;
 
     /// The kubelet's uses of a PV's volume.
-    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>>;
+    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> Look<'a, KubeletUses>;
 }
 
 /// A volume whose mark is being written.
@@ -164,16 +163,14 @@ pub struct LocalHost {
     kubelet: KubeletDir,
     /// Why there is none, for an operator.
     links: Result<LinkDir, String>,
-    /// Held while paths are resolved: one that hangs must not cost further threads.
-    resolving: Arc<Mutex<()>>,
+    threads: Threads,
 }
 
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
     pub fn new(kubelet: KubeletDir, state: StateDir, links: Result<LinkDir, String>) -> Self {
         let disks = LocalDisks::new(state, Some(kubelet.clone()));
-        let resolving = Arc::default();
-        Self { disks, kubelet, links, resolving }
+        Self { disks, kubelet, links, threads: Threads::default() }
     }
 
     /// The directories are not touched: one may be on a disk that does not answer.
@@ -181,13 +178,35 @@ impl LocalHost {
         discovery_dirs(&facts.config, |dir| self.disks.real_dir(dir))
     }
 
-    async fn facts(&self, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
+    /// Reads them for a look at this path.
+    async fn facts(&self, path: &Path, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
         let dirs = self.discovery_dirs(facts);
         let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
-        let read = on_thread(move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new))
-            .map(|read| read.map_err(|obstacle| obstacle.to_string()));
-        let read = facts.read.get_or_init(|| read).await;
-        read.clone().map_err(Obstacle::Unknown)
+        let read = move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new);
+        let read = self.threads.run(path, read);
+        let read = read.map(|read| read.map_err(|obstacle| obstacle.to_string()));
+        facts.read.get_or_init(|| read).await.clone().map_err(Obstacle::Unknown)
+    }
+
+    /// What follows from an open volume, on the thread that opens it.
+    fn opened<'a, T: Send + 'static>(
+        &'a self,
+        volume: &'a Arc<Volume>,
+        access: Access,
+        facts: &'a PassFacts,
+        then: fn(OpenVolume, &NodeFacts) -> T,
+    ) -> Look<'a, T> {
+        let look = async move {
+            let (path, volume) = (volume.mount_path.as_path(), Arc::clone(volume));
+            let facts = self.facts(path, facts).await?;
+            let open = move || {
+                let (path, class) = (&volume.mount_path, &volume.class.name);
+                let opened = OpenVolume::open(path, class, volume.candidate.kind, access, &facts);
+                opened.map(|it| then(it, &facts))
+            };
+            self.threads.run(path, open).await
+        };
+        look.boxed()
     }
 }
 
@@ -215,43 +234,21 @@ impl Host for LocalHost {
     }
 
     fn inspect<'a>(&'a self, draft: &'a PvDraft, facts: &'a PassFacts) -> Look<'a, Candidate> {
-        let (volume, kind) = (Arc::clone(&draft.volume), draft.volume.candidate.kind);
-        let look = async move {
-            let facts = self.facts(facts).await?;
-            let open = move || {
-                OpenVolume::open(
-                    &volume.mount_path,
-                    &volume.class.name,
-                    kind,
-                    Access::Offer,
-                    &facts,
-                )
-            };
-            on_thread(move || open().map(|opened| opened.candidate)).await
-        };
-        look.boxed()
+        self.opened(&draft.volume, Access::Offer, facts, |opened, _| opened.candidate)
     }
 
     fn open<'a>(&'a self, order: &'a CleanOrder, facts: &'a PassFacts) -> Look<'a, BoxedVolume> {
-        let (path, kind) = (order.volume.mount_path.clone(), order.volume.candidate.kind);
-        let class = order.volume.class.name.clone();
-        let look = async move {
-            let facts = self.facts(facts).await?;
-            let open = move || {
-                let opened = OpenVolume::open(&path, &class, kind, Access::Clean, &facts)?;
-                report_mounts(&opened.volume, &facts.machine.mounts);
-                Ok(Box::new(opened) as BoxedVolume)
-            };
-            on_thread(open).await
-        };
-        look.boxed()
+        self.opened(&order.volume, Access::Clean, facts, |opened, facts| {
+            report_mounts(&opened.volume, &facts.machine.mounts);
+            Box::new(opened)
+        })
     }
 
     fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()> {
-        let write = write.clone();
         let work = async move {
-            let facts = self.facts(facts).await?;
-            on_thread(move || write_mark(&write, &facts.machine)).await
+            let (path, write) = (write.volume.mount_path.as_path(), write.clone());
+            let facts = self.facts(path, facts).await?;
+            self.threads.run(path, move || write_mark(&write, &facts.machine)).await
         };
         work.boxed()
     }
@@ -264,11 +261,11 @@ impl Host for LocalHost {
     fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()> {
         let work = async move {
             let links = self.links.as_ref().map_err(|why| Obstacle::Unknown(why.clone()))?;
-            let facts = self.facts(facts).await?;
-            let volume = Arc::clone(&order.volume);
+            let (path, volume) = (order.volume.mount_path.as_path(), Arc::clone(&order.volume));
+            let facts = self.facts(path, facts).await?;
             let lock = move || lock_unchanged(&volume, &volume.class.name, &facts.machine);
             // The thread only locks: when nothing waits for it any more, no link is made.
-            let _locked = on_thread(lock).await?;
+            let _locked = self.threads.run(path, lock).await?;
             let token = order.pv.link.as_ref().map_or("", |link| &link.token);
             Ok(links.make(token, Path::new(order.volume.path.as_str()))?)
         };
@@ -278,13 +275,15 @@ impl Host for LocalHost {
     fn take_in<'a>(&'a self, order: &'a DiskOrder, facts: &'a PassFacts) -> Look<'a, ()> {
         let (of_disk, mark) = (order.clone(), order.mark.clone());
         let work = async move {
-            let facts = self.facts(facts).await?;
-            let disk = on_thread(move || intake::open(&of_disk, &facts)).await?;
+            let facts = self.facts(order.link.as_ref(), facts).await?;
+            let disk = self.threads.run(&order.link, move || intake::open(&of_disk, &facts));
+            let disk = disk.await?;
             if order.how != Intake::Link {
                 let made = format::take_in(disk, order).await;
                 return made.map_err(|failure| Obstacle::Unknown(failure.message));
             }
-            let _locked = on_thread(move || intake::write_mark(disk, &mark)).await?;
+            let written = move || intake::write_mark(disk, &mark);
+            let _locked = self.threads.run(&order.link, written).await?;
             // Not on a thread: when nothing waits for it any more, no entry is made.
             intake::make_entry(order)
         };
@@ -300,28 +299,27 @@ impl Host for LocalHost {
 
     fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths> {
         let follow = async {
-            let guard = Arc::clone(&self.resolving).lock_owned().await;
-            let facts = self.facts(facts).await?;
-            let follow = move || {
-                let _guard = guard;
-                Ok(facts.follow(paths))
-            };
-            on_thread(follow).await
+            let facts = self.facts("/".as_ref(), facts).await?;
+            self.threads.run("/", move || Ok(facts.follow(paths))).await
         };
-        within(gate::TIMEOUT, "a path of the host", follow).boxed()
+        within(DISK_TIMEOUT, "a path of the host", follow).boxed()
     }
 
-    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {
+    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> Look<'a, KubeletUses> {
         let (kubelet, name, mode) = (self.kubelet.clone(), pv.name.clone(), pv.mode);
-        let look = spawn_blocking(move || {
+        let look = move || {
             let would_be_seen = kubelet.sees(mode);
             let paths = match kubelet.mounts_of(&name) {
                 // The kubelet's directory is not mounted in this container.
                 Err(error) if !would_be_seen && error.kind() == NotFound => Vec::new(),
-                paths => paths?,
+                Err(error) => {
+                    let text = format!("the kubelet's directory cannot be read: {error}");
+                    return Err(Obstacle::Unknown(text));
+                }
+                Ok(paths) => paths,
             };
             Ok(KubeletUses { sees_pods: would_be_seen || kubelet.visible(), would_be_seen, paths })
-        });
-        look.map(|looked| looked?).boxed()
+        };
+        self.threads.run("kubelet", look).boxed()
     }
 }

@@ -1,66 +1,51 @@
 //! The steps of a cleanup: for each PV that is due, what comes next.
 //!
-//! [`Planner::reconcile_due`] and [`Planner::next_step`] decide alone; the first match wins. An attempt runs to its
-//! end without waiting or retrying, and leaves a [`CleanupState`].
+//! [`Planner::reconcile_due`], [`Planner::next_step`] and [`Planner::start_cleanups`] decide alone, in this order; the
+//! first match wins. What a cleaning Job means is in `jobs.rs`. An attempt runs to its end without waiting or retrying,
+//! and leaves a [`CleanupState`].
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::host::identity::is_made;
 use crate::host::mounts::DeviceNumber;
-use crate::names::job_name;
+use crate::inventory::Volume;
 use crate::types::VolumeMode;
-use crate::view::{JobState, JobView, Phase, PvView, Tenancy};
+use crate::view::{Phase, PvView};
+use crate::wipe::method::Method;
 
-use super::delete_pvs::PAUSED;
-use super::job_object::fingerprint;
+use super::consent::consents_to_forget;
+use super::delete_pvs::{FORGOTTEN, PAUSED};
+use super::jobs::{JOB_PENDING_LIMIT, is_running};
+use super::verdict::may_clean;
 use super::{
-    Action, CleanOrder, Cleanup, CleanupState, JobWrite, Planner, Track, VolumeState, reasons,
+    Action, CleanOrder, Cleanup, CleanupState, JobTerms, JobWrite, Planner, PvLocation, Settings,
+    Snapshot, Track, VolumeState, reasons,
 };
 
 /// What a cleanup waits for while `maxConcurrentCleanups` others run.
 pub const FOR_A_SLOT: &str = "for a permit";
 
-/// For how long a Job may be pending before it holds no slot and is reported.
-const JOB_PENDING_LIMIT: Duration = Duration::from_mins(2);
-/// For how long this process waits for a Job before it replaces it because its template changed. During an update of the
-/// provisioner two of them run on the node, and each would replace the other's Job without end.
-const JOB_TEMPLATE_GRACE: Duration = Duration::from_secs(30);
+/// The error, and its fix, when no image for cleaning Jobs is known.
+pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment variable JOB_CONTAINER_IMAGE, which names the image of \
+    the Jobs, is not set, so no device is cleaned; set it in the DaemonSet to the image of the provisioner (the chart \
+    does), or switch useJobForCleaning off";
+
+/// Why a volume that may be cleaned is not.
+const BUSY: &str = "a write of its PV is under way or tried again soon, or its path is being cleaned for another PV; see the log";
 
 /// How long the watch may show our finalizer after its removal. After that, the PV is another one of this UID.
 const REMOVED_FINALIZER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a Job that does not [run](is_running) has to be deleted before the next attempt. `template` is the fingerprint
-/// of the Job that would be created now, and `waited` how long this process has waited for the Job.
-fn is_in_the_way(
-    job: &JobView,
-    order: &CleanOrder,
-    template: Option<&str>,
-    waited: Duration,
-) -> Option<&'static str> {
-    let has_jobs = order.job.is_some();
-    let is_old = waited >= JOB_TEMPLATE_GRACE;
-    match &job.state {
-        _ if job.deleting => Some("which is being deleted"),
-        _ if !job.is_for(&order.pv.tenancy()) => {
-            Some("which belongs to another PV or to an earlier claim")
-        }
-        JobState::Pending | JobState::Running if !has_jobs => {
-            Some("which has not started, and Jobs are switched off now")
-        }
-        JobState::Pending | JobState::Running if job.template.as_deref() != template && is_old => {
-            Some("which has not started, and whose template has changed")
-        }
-        JobState::Succeeded if job.cleaner != Some(order.volume.class.cleaner.to_string()) => {
-            Some("which cleaned by another method than the class has now")
-        }
-        JobState::Failed(_) if !has_jobs => Some("which failed, and Jobs are switched off now"),
-        _ => None,
+/// How a volume is cleaned.
+fn method(volume: &Volume) -> Method {
+    let (class, candidate) = (&volume.class, &volume.candidate);
+    if class.makes_filesystems() && is_made(&candidate.identity) {
+        return Method::Reformat;
     }
-}
-
-/// Whether a Job deletes the data of this tenancy now.
-pub(super) fn is_running(job: &JobView, tenancy: &Tenancy) -> bool {
-    !job.deleting && job.state == JobState::Running && job.is_for(tenancy)
+    Method::of(candidate.kind, &class.cleaner)
 }
 
 impl<'a> Planner<'a> {
@@ -164,25 +149,85 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Handles a Job that deletes the data. Returns `false` if there is none.
-    pub(super) fn reconcile_running_job(
-        &mut self,
-        pv: &'a PvView,
-        disks: &BTreeSet<DeviceNumber>,
-    ) -> bool {
-        let job = self.snapshot.jobs.get(&job_name(&pv.name));
-        let Some(job) = job.filter(|job| is_running(job, &pv.tenancy())) else {
-            return false;
-        };
-        self.slots.hold(disks);
-        if job.owned {
-            self.write_job(job, JobWrite::Disown);
+    /// Reconciles a PV whose volume has to be cleaned.
+    pub(super) fn reconcile_due(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
+        let disks = location.candidate().map(|it| it.rotational.clone());
+        if self.reconcile_running_job(pv, &disks.unwrap_or_default()) {
+            return;
         }
-        let job = self.snapshot.job_source.shown(&pv.name);
-        let basis = self.cleanup(pv).map_or(0, |cleanup| cleanup.basis);
-        self.track(pv, CleanupState::JobRunning { job }, basis);
-        self.states.insert(&pv.name, (VolumeState::Cleaning, None));
-        true
+        if consents_to_forget(pv) {
+            if !self.keep_data(pv, location) {
+                self.withdraw(pv, FORGOTTEN);
+            }
+            return;
+        }
+        if self.plan.paused || pv.paused {
+            self.cancel_pending_job(pv, PAUSED);
+            return self.problem(pv, reasons::CLEANING_PAUSED, VolumeState::Paused, PAUSED.into());
+        }
+        if matches!(location, PvLocation::Unknown) {
+            let wait = "its directory cannot be read at the moment; cleaning waits until it can";
+            self.states.insert(&pv.name, (VolumeState::Due, Some(wait.into())));
+            return;
+        }
+        let config = &self.settings.config;
+        let verdict = may_clean(pv, self.settings, self.node, location, &self.occupied);
+        let (Ok(_), PvLocation::Volume(volume)) = (&verdict, location) else {
+            if let Err(refusal) = verdict {
+                self.cancel_pending_job(pv, &refusal.message);
+                self.problem(pv, refusal.reason, refusal.state, refusal.message);
+            }
+            return;
+        };
+        let source = &self.snapshot.job_source;
+        let is_judged = self.settings.judges(&volume.candidate);
+        let job = match &source.image {
+            _ if !config.use_job_for_cleaning || volume.candidate.kind != VolumeMode::Block => None,
+            Some(image) => Some(JobTerms {
+                hostname: self.node.hostname.clone(),
+                tolerations: config.job_tolerations.clone(),
+                image: image.clone(),
+                state_directory: is_judged.and(source.state_directory.clone()),
+            }),
+            None => {
+                let reason = reasons::VOLUME_FAILED_DELETE;
+                return self.problem(pv, reason, VolumeState::Refused, NO_JOB_IMAGE.into());
+            }
+        };
+        let waits = self.is_busy(pv).then(|| BUSY.to_owned());
+        self.states.insert(&pv.name, (VolumeState::Due, waits.clone()));
+        if waits.is_none() {
+            let mut order = self.clean_order(pv.clone(), volume);
+            order.job = job;
+            order.basis = self.basis(pv, location);
+            self.next_step(pv, order);
+        }
+    }
+
+    /// How the volume of an entry is cleaned, by this process unless a Job is set.
+    pub(super) fn clean_order(&self, pv: PvView, volume: &Arc<Volume>) -> CleanOrder {
+        let generation = self.settings.generation;
+        CleanOrder {
+            pv,
+            volume: Arc::clone(volume),
+            method: method(volume),
+            job: None,
+            cleaned_by: None,
+            basis: generation,
+            generation,
+            orphan_on: None,
+        }
+    }
+
+    /// A hash of the facts that a cleanup depends on. When it changes, a failed cleanup is retried at once.
+    /// It excludes what our own writes change.
+    fn basis(&self, pv: &PvView, location: &PvLocation<'a>) -> u64 {
+        let found = location.candidate().map(|it| (&it.identity.text, it.read_only, &it.in_use));
+        let (policy, job) = (&pv.policy, self.failed_job(pv));
+        let mut hasher = DefaultHasher::new();
+        let generation = self.settings.generation;
+        (generation, &pv.consent, policy, pv.phase, job, found).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Decides the next step for a volume that may be cleaned.
@@ -194,26 +239,8 @@ impl<'a> Planner<'a> {
                 return;
             }
         }
-        if let Some(job) = self.snapshot.jobs.get(&job_name(&pv.name))
-            && order.volume.candidate.kind == VolumeMode::Block
-        {
-            let source = &self.snapshot.job_source;
-            let terms = order.job.as_ref();
-            let template = terms.map(|terms| fingerprint(&order, terms, source));
-            let shown = source.shown(&pv.name);
-            let waited = self.waited_for_job(pv);
-            if let Some(why) = is_in_the_way(job, &order, template.as_deref(), waited) {
-                self.write_job(job, JobWrite::Delete(why.to_owned()));
-                let reason = format!("for the end of Job {shown}, {why}");
-                return self.wait(pv, reason, Some(shown), order.basis);
-            }
-            match &job.state {
-                JobState::Succeeded => order.cleaned_by = Some(job.clone()),
-                JobState::Failed(why) => return self.job_failed(pv, &shown, why, order.basis),
-                JobState::Pending | JobState::Running => {
-                    return self.job_pending(pv, shown, &order, waited);
-                }
-            }
+        if order.volume.candidate.kind == VolumeMode::Block && self.is_up_to_job(pv, &mut order) {
+            return;
         }
         self.due.push(order);
     }
@@ -253,47 +280,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// How long a cleanup has waited for its Job.
-    fn waited_for_job(&self, pv: &PvView) -> Duration {
-        let waits = |it: &&Cleanup| matches!(it.state, CleanupState::Waiting { job: Some(_), .. });
-        let cleanup = self.cleanup(pv).filter(waits);
-        cleanup.map_or(Duration::ZERO, |it| self.snapshot.now.saturating_sub(it.since))
-    }
-
-    fn job_pending(&mut self, pv: &'a PvView, shown: String, order: &CleanOrder, waited: Duration) {
-        let mut reason = format!("for Job {shown}, whose pod does not run");
-        if waited >= JOB_PENDING_LIMIT {
-            let namespace = &self.snapshot.job_source.namespace;
-            let name = job_name(&pv.name);
-            reason = format!(
-                "Job {shown} has not run for {JOB_PENDING_LIMIT:?}, so {} is not cleaned; fix what keeps its pod from running: kubectl --namespace {namespace} describe job {name}; if the Job is wrong, delete it",
-                order.volume.path
-            );
-            self.notice(pv, reasons::VOLUME_FAILED_DELETE, reason.clone());
-        } else {
-            self.slots.hold(&order.volume.candidate.rotational);
-        }
-        self.wait(pv, reason, Some(shown), order.basis);
-    }
-
-    fn job_failed(&mut self, pv: &'a PvView, shown: &str, why: &str, basis: u64) {
-        let namespace = &self.snapshot.job_source.namespace;
-        let error = format!(
-            "Job {shown} failed ({why}), so the volume is not clean; it is retried only after the Job is deleted; fix the cause, then run: kubectl --namespace {namespace} delete job {}",
-            job_name(&pv.name)
-        );
-        self.notice(pv, reasons::VOLUME_FAILED_DELETE, error.clone());
-        self.states.insert(&pv.name, (VolumeState::CleaningFailed, None));
-        let retry_at = Duration::MAX;
-        self.track(pv, CleanupState::Failed { error, retry_at }, basis);
-    }
-
-    fn wait(&mut self, pv: &'a PvView, reason: String, job: Option<String>, basis: u64) {
+    pub(super) fn wait(&mut self, pv: &'a PvView, reason: String, job: Option<String>, basis: u64) {
         self.states.insert(&pv.name, (VolumeState::Waiting, None));
         self.track(pv, CleanupState::Waiting { reason, job }, basis);
     }
 
-    fn track(&mut self, pv: &PvView, state: CleanupState, basis: u64) {
+    pub(super) fn track(&mut self, pv: &PvView, state: CleanupState, basis: u64) {
         let known = self.cleanup(pv);
         if known.is_some_and(|cleanup| cleanup.state == state && cleanup.basis == basis) {
             return;
@@ -323,8 +315,14 @@ impl<'a> Planner<'a> {
             let is_new = cleanup.is_none_or(|it| {
                 matches!(it.state, CleanupState::Waiting { .. } | CleanupState::JobRunning { .. })
             });
-            if is_new && let Some(pv) = self.by_uid.get(order.pv.uid.as_str()).copied() {
+            let Some(pv) = self.by_uid.get(order.pv.uid.as_str()).copied() else {
+                continue;
+            };
+            if is_new {
                 self.wait(pv, FOR_A_SLOT.into(), None, order.basis);
+            } else {
+                let waits = format!("the next attempt waits {FOR_A_SLOT}");
+                self.states.insert(&pv.name, (VolumeState::Due, Some(waits)));
             }
         }
     }
@@ -332,5 +330,46 @@ impl<'a> Planner<'a> {
     fn wake_at(&mut self, at: Duration) {
         let earliest = self.plan.wake_at.map_or(at, |other| other.min(at));
         self.plan.wake_at = Some(earliest);
+    }
+}
+
+/// The free slots for cleanups: `maxConcurrentCleanups` in all, and one for each rotational disk.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    limit: usize,
+    held: usize,
+    /// Running wipes, including stalled ones, which hold no slot.
+    wipes: usize,
+    disks: BTreeSet<DeviceNumber>,
+}
+
+impl Slots {
+    pub(super) fn of(settings: &Settings, snapshot: &Snapshot) -> Self {
+        let mut slots =
+            Self { limit: settings.config.max_concurrent_cleanups.get().into(), ..Self::default() };
+        for cleanup in snapshot.ledger.cleanups.values().filter(|it| it.running) {
+            if !matches!(cleanup.state, CleanupState::Wiped { .. }) {
+                slots.wipes += 1;
+                slots.held += usize::from(!cleanup.stalled && !cleanup.suspended);
+                slots.disks.extend(&cleanup.disks);
+            }
+        }
+        slots
+    }
+
+    /// Acquires a slot, if one is free.
+    pub(super) fn take(&mut self, disks: &BTreeSet<DeviceNumber>) -> bool {
+        let is_free =
+            self.held < self.limit && self.wipes < 2 * self.limit && self.disks.is_disjoint(disks);
+        if is_free {
+            self.hold(disks);
+        }
+        is_free
+    }
+
+    pub(super) fn hold(&mut self, disks: &BTreeSet<DeviceNumber>) {
+        self.held += 1;
+        self.wipes += 1;
+        self.disks.extend(disks);
     }
 }

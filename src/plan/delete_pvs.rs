@@ -1,43 +1,20 @@
 //! DeletePVs: reconciles the PVs that exist. It never deletes data itself: it orders cleanups, which the gate checks
 //! again.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
-
-use crate::host::identity::is_made;
-use crate::inventory::Volume;
-use crate::types::VolumeMode;
 use crate::view::{Ownership, Phase, PvView, ReclaimPolicy};
-use crate::wipe::method::Method;
 
 use super::consent::consents_to_forget;
-use super::verdict::{Due, due, may_clean, without_ours};
-use super::{
-    Action, CleanOrder, JobTerms, JobWrite, Patch, Planner, PvLocation, VolumeState, Withdrawal,
-    reasons,
-};
-
-/// The error, and its fix, when no image for cleaning Jobs is known.
-pub const NO_JOB_IMAGE: &str = "useJobForCleaning is on, but the environment variable JOB_CONTAINER_IMAGE, which names the image of \
-    the Jobs, is not set, so no device is cleaned; set it in the DaemonSet to the image of the provisioner (the chart \
-    does), or switch useJobForCleaning off";
+use super::verdict::{Due, due, without_ours};
+use super::{Action, JobWrite, Patch, Planner, PvLocation, VolumeState, Withdrawal, reasons};
 
 pub(super) const PAUSED: &str =
     "cleaning is paused; the volume will be cleaned when it no longer is";
-const FORGOTTEN: &str = "an administrator consented to forget it; its data was not touched";
+pub(super) const FORGOTTEN: &str =
+    "an administrator consented to forget it; its data was not touched";
 const NEVER_USED: &str =
     "the PV was deleted and its volume is not cleaned, because it was never used";
 const RETAINED: &str =
     "the PV was deleted and its volume is not cleaned, because its reclaim policy is Retain";
-
-/// How a volume is cleaned.
-fn method(volume: &Volume) -> Method {
-    let (class, candidate) = (&volume.class, &volume.candidate);
-    if class.makes_filesystems() && is_made(&candidate.identity) {
-        return Method::Reformat;
-    }
-    Method::of(candidate.kind, &class.cleaner)
-}
 
 impl<'a> Planner<'a> {
     /// Reconciles the metadata of our PVs, and starts the cleanups that are due.
@@ -80,86 +57,6 @@ impl<'a> Planner<'a> {
         self.label(pv, &mut patch);
         self.states.insert(&pv.name, (VolumeState::Due, Some("being adopted".into())));
         self.patch(pv, patch);
-    }
-
-    /// Reconciles a PV whose volume has to be cleaned.
-    fn reconcile_due(&mut self, pv: &'a PvView, location: &PvLocation<'a>) {
-        let disks = location.candidate().map(|it| it.rotational.clone());
-        if self.reconcile_running_job(pv, &disks.unwrap_or_default()) {
-            return;
-        }
-        if consents_to_forget(pv) {
-            if !self.keep_data(pv, location) {
-                self.withdraw(pv, FORGOTTEN);
-            }
-            return;
-        }
-        if self.plan.paused || pv.paused {
-            self.cancel_pending_job(pv, PAUSED);
-            return self.problem(pv, reasons::CLEANING_PAUSED, VolumeState::Paused, PAUSED.into());
-        }
-        if matches!(location, PvLocation::Unknown) {
-            let wait = "its directory cannot be read at the moment; cleaning waits until it can";
-            self.states.insert(&pv.name, (VolumeState::Due, Some(wait.into())));
-            return;
-        }
-        let config = &self.settings.config;
-        let verdict = may_clean(pv, self.settings, self.node, location, &self.occupied);
-        let (Ok(_), PvLocation::Volume(volume)) = (&verdict, location) else {
-            if let Err(refusal) = verdict {
-                self.cancel_pending_job(pv, &refusal.message);
-                self.problem(pv, refusal.reason, refusal.state, refusal.message);
-            }
-            return;
-        };
-        let source = &self.snapshot.job_source;
-        let is_judged = self.settings.judges(&volume.candidate);
-        let job = match &source.image {
-            _ if !config.use_job_for_cleaning || volume.candidate.kind != VolumeMode::Block => None,
-            Some(image) => Some(JobTerms {
-                hostname: self.node.hostname.clone(),
-                tolerations: config.job_tolerations.clone(),
-                image: image.clone(),
-                state_directory: is_judged.and(source.state_directory.clone()),
-            }),
-            None => {
-                let reason = reasons::VOLUME_FAILED_DELETE;
-                return self.problem(pv, reason, VolumeState::Refused, NO_JOB_IMAGE.into());
-            }
-        };
-        self.states.insert(&pv.name, (VolumeState::Due, None));
-        if !self.is_busy(pv) {
-            let mut order = self.clean_order(pv.clone(), volume);
-            order.job = job;
-            order.basis = self.basis(pv, location);
-            self.next_step(pv, order);
-        }
-    }
-
-    /// How the volume of an entry is cleaned, by this process unless a Job is set.
-    pub(super) fn clean_order(&self, pv: PvView, volume: &Arc<Volume>) -> CleanOrder {
-        let generation = self.settings.generation;
-        CleanOrder {
-            pv,
-            volume: Arc::clone(volume),
-            method: method(volume),
-            job: None,
-            cleaned_by: None,
-            basis: generation,
-            generation,
-            orphan_on: None,
-        }
-    }
-
-    /// A hash of the facts that a cleanup depends on. When it changes, a failed cleanup is retried at once.
-    /// It excludes what our own writes change.
-    fn basis(&self, pv: &PvView, location: &PvLocation<'a>) -> u64 {
-        let found = location.candidate().map(|it| (&it.identity.text, it.read_only, &it.in_use));
-        let (policy, job) = (&pv.policy, self.failed_job(pv));
-        let mut hasher = DefaultHasher::new();
-        let generation = self.settings.generation;
-        (generation, &pv.consent, policy, pv.phase, job, found).hash(&mut hasher);
-        hasher.finish()
     }
 
     /// Deletes a PV, or removes our finalizer from a Terminating one, without touching its data.

@@ -29,7 +29,6 @@ mod pending;
 mod pod_mounts;
 mod report;
 mod shared;
-mod slots;
 mod snapshot;
 pub mod takeover;
 #[cfg(test)]
@@ -50,11 +49,11 @@ pub use action::{
     PvSearch, Track, Withdrawal,
 };
 pub use cancel::{Cancellation, wipe_ended};
-pub use cleanup::FOR_A_SLOT;
+use cleanup::Slots;
+pub use cleanup::{FOR_A_SLOT, NO_JOB_IMAGE};
 pub use consent::{
     TO_DECIDE, TO_DECIDE_FIRST, consents_in, consents_to_forget, consents_to_wipe, forget,
 };
-pub use delete_pvs::NO_JOB_IMAGE;
 pub use discover::some_of;
 pub use installations::other_installation;
 pub use intake::{DiskOrder, DiskReport, Intake};
@@ -66,7 +65,6 @@ pub use occupied::{Occupant, Occupied};
 pub use owners::{OWNER_LIST, OtherPvs, OwnerQuery};
 pub use pod_mounts::Contradictions;
 pub use report::{About, ClassReport, MarkReport, Notice, VolumeReport, VolumeState, reasons};
-use slots::Slots;
 pub use snapshot::{Cleanup, CleanupState, Settings, Snapshot};
 
 /// The decisions of one pass.

@@ -126,7 +126,7 @@ pub const RULES: &[Rule] = &[
     // What DeletePVs decides.
     rule(
         "nothing is cleaned while cleaning is paused",
-        DELETE_PVS,
+        CLEANUP,
         "if self.plan.paused || pv.paused {\n            self.cancel_pending_job(pv, PAUSED);",
         "if !BROKEN && (self.plan.paused || pv.paused) {\n            self.cancel_pending_job(pv, PAUSED);",
     )
@@ -145,9 +145,9 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "a volume that is missing is not clean",
-        DELETE_PVS,
+        CLEANUP,
         "            if let Err(refusal) = verdict {\n                self.cancel_pending_job",
-        "            if BROKEN { return self.withdraw(pv, NEVER_USED); }\n            if let Err(refusal) = verdict {\n                self.cancel_pending_job",
+        "            if BROKEN { return self.withdraw(pv, FORGOTTEN); }\n            if let Err(refusal) = verdict {\n                self.cancel_pending_job",
     ),
     rule(
         "a failed cleanup backs off",

@@ -78,7 +78,7 @@ const OURS: [Known; 16] = [
     (
         "cleanup_waiting_seconds",
         "gauge",
-        &[("path", &[]), ("pv", &[]), ("reason", &["Permit", "InUse"])],
+        &[("path", &[]), ("pv", &[]), ("reason", &["Permit", "InUse", "Job"])],
     ),
     ("missing_permission", "gauge", &[("resource", &[]), ("verb", &[])]),
     ("watch_restarts_total", "counter", &[("resource", &[])]),

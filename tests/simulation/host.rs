@@ -275,7 +275,7 @@ impl Host for SimHost {
         std::future::ready(Ok(HostPaths::default())).boxed()
     }
 
-    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> BoxFuture<'a, io::Result<KubeletUses>> {
+    fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> Look<'a, KubeletUses> {
         let look = async {
             pause(20).await;
             self.goes_on().await;

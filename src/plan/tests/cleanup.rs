@@ -162,6 +162,10 @@ fn the_oldest_releases_get_the_slots_and_a_rotating_disk_has_one() {
     let busy = busy.cleanup(&at("a", 3), waits);
     let cleaning = ["clean pv-c", "c is Due", "b is Cleaning", wait, "a is Waiting"];
     busy.expect("one is at work", &cleaning);
+    let failed = busy.clone().cleanup(&at("a", 3), failed_until(1));
+    failed.expect("it failed", &["clean pv-c", "c is Due", "b is Cleaning", "a is Due"]);
+    let volumes = &failed.plan().classes[0].volumes;
+    assert_eq!(volumes[0].detail.as_deref(), Some("the next attempt waits for a permit"));
     let stalled = busy.change_cleanup(&at("b", 2), |cleanup| cleanup.stalled = true);
     stalled.expect(
         "it stands still",

@@ -262,6 +262,9 @@ fn nothing_is_begun_while_a_write_is_under_way() {
         let mut world = world().fast("a", &fs(1)).pv(pv);
         world.snapshot.ledger.writing.insert("pv-a".into());
         world.expect(situation, &[state]);
+        let detail = world.plan().classes[0].volumes[0].detail.clone().unwrap_or_default();
+        let says_why = detail.starts_with("a write of its PV is under way");
+        assert_eq!(says_why, situation == "due", "{situation}: {detail}");
     }
 }
 
