@@ -37,7 +37,7 @@ use owners::PassOwners;
 
 /// Concurrent writes to the API server.
 const MAX_CONCURRENT_WRITES: usize = 8;
-/// Concurrent inspections. Each blocks a thread, and a dead disk blocks it for good.
+/// Concurrent inspections. Each blocks a thread.
 const MAX_CONCURRENT_INSPECTIONS: usize = 64;
 
 /// Executes plans.

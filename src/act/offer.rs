@@ -5,7 +5,7 @@
 //! A device is opened exclusively for that. The open fails while the device, one of its partitions or its parent disk
 //! is mounted in any mount namespace, or claimed by swap, btrfs, a journal, LVM or md. A device that has a PV, or shares
 //! storage with one, is never opened so: a mount by the kubelet would fail at that moment. The plan creates no PV for
-//! such a device.
+//! such a device. (The inspection of a disk that hangs may go on after its time limit. Its result is dropped.)
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +77,7 @@ fn skip(path: &HostPath, kind: VolumeMode, obstacle: &Obstacle) -> Skip {
         Obstacle::Nested(_) => (SkipReason::NestedVolume, "; take one of the two away"),
         Obstacle::System(_) => (SkipReason::SystemStorage, "; take the entry away"),
         Obstacle::NotLocal(_) => (SkipReason::NotLocal, "; take the entry away"),
+        Obstacle::Silent(_) => (SkipReason::TimedOut, "; see the kernel log"),
         Obstacle::Unknown(_) => (SkipReason::Unreadable, ""),
     };
     Skip::new(reason, format!("{path}: {obstacle}{remedy}"))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Span;
@@ -51,30 +51,34 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     spawn_blocking(look).await.map_err(io::Error::from)?
 }
 
-/// The threads that look at paths: one for each. A dead disk blocks a thread for good, and each further attempt would cost
-/// another one, until there is none left for the healthy disks.
+/// The turns of those that look at paths on threads: one for each path. A dead disk blocks a thread for good, and each
+/// further attempt would cost another one, until there is none left for the healthy disks.
 #[derive(Debug, Default)]
-pub(super) struct Threads(DashMap<PathBuf, Arc<Mutex<()>>>);
+pub(super) struct Turns(DashMap<PathBuf, Arc<Mutex<()>>>);
 
-impl Threads {
-    /// Runs what may block on a thread, once the last look at this path has ended. The thread goes on when the future is
-    /// dropped.
+/// Held until a look at a path has ended.
+pub(super) struct Turn(#[expect(dead_code, reason = "it is held")] OwnedMutexGuard<()>);
+
+impl Turns {
+    /// Waits until the last look at this path has ended.
+    pub async fn wait(&self, path: impl AsRef<Path>) -> Turn {
+        self.0.retain(|_, turn| Arc::strong_count(turn) > 1);
+        let turn = Arc::clone(&self.0.entry(path.as_ref().to_owned()).or_default());
+        Turn(turn.lock_owned().await)
+    }
+}
+
+impl Turn {
+    /// Runs what may block on a thread. It goes on when the future is dropped, and what it returns is dropped first then.
     ///
     /// # Errors
     /// The result of `look`, or that it panicked.
     pub async fn run<T: Send + 'static>(
-        &self,
-        path: impl AsRef<Path>,
+        self,
         look: impl FnOnce() -> Result<T, Obstacle> + Send + 'static,
     ) -> Result<T, Obstacle> {
-        self.0.retain(|_, turn| Arc::strong_count(turn) > 1);
-        let turn = Arc::clone(&self.0.entry(path.as_ref().to_owned()).or_default());
-        let guard = turn.lock_owned().await;
-        let look = move || {
-            let _guard = guard;
-            look()
-        };
-        on_thread(look).await
+        let looked = on_thread(move || look().map(|it| (it, self))).await;
+        looked.map(|(it, _)| it)
     }
 }
 
@@ -102,13 +106,13 @@ pub(crate) async fn open_when_free<T: Send + 'static>(
 /// Abandons an operation that hangs.
 ///
 /// # Errors
-/// [`Obstacle::Unknown`] when it takes longer than `limit`.
+/// [`Obstacle::Silent`] when it takes longer than `limit`.
 pub(crate) async fn within<T>(
     limit: Duration,
     what: &str,
     operation: impl Future<Output = Result<T, Obstacle>>,
 ) -> Result<T, Obstacle> {
-    let silent = |_| Obstacle::Unknown(format!("{what} did not answer for {limit:?}"));
+    let silent = |_| Obstacle::Silent(format!("{what} did not answer for {limit:?}"));
     timeout(limit, operation).await.map_err(silent)?
 }
 
@@ -122,20 +126,17 @@ mod tests {
     #[tokio::test]
     async fn a_path_that_hangs_costs_one_thread() {
         const SHORT: Duration = Duration::from_millis(50);
-        let (threads, (answer, silent)) = (Threads::default(), mpsc::channel::<()>());
-        let hung = threads.run("/disk", move || Ok(silent.recv().is_ok()));
+        let (turns, (answer, silent)) = (Turns::default(), mpsc::channel::<()>());
+        let hung = turns.wait("/disk").await.run(move || Ok(silent.recv().is_ok()));
         let text = within(SHORT, "the disk", hung).await.unwrap_err().to_string();
         assert_eq!(text, "the disk did not answer for 50ms");
-        let (begun, begins) = mpsc::channel();
-        let next = threads.run("/disk", move || Ok(begun.send(()).is_ok()));
-        assert!(within(SHORT, "the disk", next).await.is_err());
-        assert!(begins.try_recv().is_err(), "a second thread waits for the disk");
-        let other = threads.run("/other", || Ok(7));
+        assert!(timeout(SHORT, turns.wait("/disk")).await.is_err(), "there would be a second one");
+        let other = turns.wait("/other").await.run(|| Ok(7));
         assert_eq!(within(SHORT, "the disk", other).await.unwrap(), 7);
         answer.send(()).unwrap();
-        assert_eq!(threads.run("/disk", || Ok(8)).await.unwrap(), 8);
-        assert_eq!(threads.run("/new", || Ok(9)).await.unwrap(), 9);
-        assert_eq!(threads.0.len(), 1, "what has ended is forgotten");
+        assert_eq!(turns.wait("/disk").await.run(|| Ok(8)).await.unwrap(), 8);
+        drop(turns.wait("/new").await);
+        assert_eq!(turns.0.len(), 1, "what has ended is forgotten");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::plan::{CleanOrder, DiskOrder, Intake, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
-use super::blocking::{DISK_TIMEOUT, Threads, within};
+use super::blocking::{DISK_TIMEOUT, Turns, on_thread, within};
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::intake;
@@ -163,14 +163,14 @@ pub struct LocalHost {
     kubelet: KubeletDir,
     /// Why there is none, for an operator.
     links: Result<LinkDir, String>,
-    threads: Threads,
+    turns: Turns,
 }
 
 impl LocalHost {
     /// Requires a tokio runtime with I/O.
     pub fn new(kubelet: KubeletDir, state: StateDir, links: Result<LinkDir, String>) -> Self {
         let disks = LocalDisks::new(state, Some(kubelet.clone()));
-        Self { disks, kubelet, links, threads: Threads::default() }
+        Self { disks, kubelet, links, turns: Turns::default() }
     }
 
     /// The directories are not touched: one may be on a disk that does not answer.
@@ -178,13 +178,12 @@ impl LocalHost {
         discovery_dirs(&facts.config, |dir| self.disks.real_dir(dir))
     }
 
-    /// Reads them for a look at this path.
-    async fn facts(&self, path: &Path, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
+    /// They are read once for a pass, so nothing that hangs may be waited for in between.
+    async fn facts(&self, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
         let dirs = self.discovery_dirs(facts);
         let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
         let read = move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new);
-        let read = self.threads.run(path, read);
-        let read = read.map(|read| read.map_err(|obstacle| obstacle.to_string()));
+        let read = on_thread(read).map(|read| read.map_err(|obstacle| obstacle.to_string()));
         facts.read.get_or_init(|| read).await.clone().map_err(Obstacle::Unknown)
     }
 
@@ -197,14 +196,14 @@ impl LocalHost {
         then: fn(OpenVolume, &NodeFacts) -> T,
     ) -> Look<'a, T> {
         let look = async move {
-            let (path, volume) = (volume.mount_path.as_path(), Arc::clone(volume));
-            let facts = self.facts(path, facts).await?;
+            let turn = self.turns.wait(volume.mount_path.as_path()).await;
+            let (facts, volume) = (self.facts(facts).await?, Arc::clone(volume));
             let open = move || {
                 let (path, class) = (&volume.mount_path, &volume.class.name);
                 let opened = OpenVolume::open(path, class, volume.candidate.kind, access, &facts);
                 opened.map(|it| then(it, &facts))
             };
-            self.threads.run(path, open).await
+            turn.run(open).await
         };
         look.boxed()
     }
@@ -246,9 +245,9 @@ impl Host for LocalHost {
 
     fn mark<'a>(&'a self, write: &'a MarkWrite, facts: &'a PassFacts) -> Look<'a, ()> {
         let work = async move {
-            let (path, write) = (write.volume.mount_path.as_path(), write.clone());
-            let facts = self.facts(path, facts).await?;
-            self.threads.run(path, move || write_mark(&write, &facts.machine)).await
+            let turn = self.turns.wait(write.volume.mount_path.as_path()).await;
+            let (facts, write) = (self.facts(facts).await?, write.clone());
+            turn.run(move || write_mark(&write, &facts.machine)).await
         };
         work.boxed()
     }
@@ -261,11 +260,11 @@ impl Host for LocalHost {
     fn link<'a>(&'a self, order: &'a LinkOrder, facts: &'a PassFacts) -> Look<'a, ()> {
         let work = async move {
             let links = self.links.as_ref().map_err(|why| Obstacle::Unknown(why.clone()))?;
-            let (path, volume) = (order.volume.mount_path.as_path(), Arc::clone(&order.volume));
-            let facts = self.facts(path, facts).await?;
+            let turn = self.turns.wait(order.volume.mount_path.as_path()).await;
+            let (facts, volume) = (self.facts(facts).await?, Arc::clone(&order.volume));
             let lock = move || lock_unchanged(&volume, &volume.class.name, &facts.machine);
             // The thread only locks: when nothing waits for it any more, no link is made.
-            let _locked = self.threads.run(path, lock).await?;
+            let _locked = turn.run(lock).await?;
             let token = order.pv.link.as_ref().map_or("", |link| &link.token);
             Ok(links.make(token, Path::new(order.volume.path.as_str()))?)
         };
@@ -275,15 +274,15 @@ impl Host for LocalHost {
     fn take_in<'a>(&'a self, order: &'a DiskOrder, facts: &'a PassFacts) -> Look<'a, ()> {
         let (of_disk, mark) = (order.clone(), order.mark.clone());
         let work = async move {
-            let facts = self.facts(order.link.as_ref(), facts).await?;
-            let disk = self.threads.run(&order.link, move || intake::open(&of_disk, &facts));
-            let disk = disk.await?;
+            let turn = self.turns.wait(&order.link).await;
+            let facts = self.facts(facts).await?;
+            let disk = turn.run(move || intake::open(&of_disk, &facts)).await?;
             if order.how != Intake::Link {
                 let made = format::take_in(disk, order).await;
                 return made.map_err(|failure| Obstacle::Unknown(failure.message));
             }
-            let written = move || intake::write_mark(disk, &mark);
-            let _locked = self.threads.run(&order.link, written).await?;
+            let turn = self.turns.wait(&order.link).await;
+            let _locked = turn.run(move || intake::write_mark(disk, &mark)).await?;
             // Not on a thread: when nothing waits for it any more, no entry is made.
             intake::make_entry(order)
         };
@@ -299,8 +298,9 @@ impl Host for LocalHost {
 
     fn follow<'a>(&'a self, paths: Vec<PathBuf>, facts: &'a PassFacts) -> Look<'a, HostPaths> {
         let follow = async {
-            let facts = self.facts("/".as_ref(), facts).await?;
-            self.threads.run("/", move || Ok(facts.follow(paths))).await
+            let turn = self.turns.wait("/").await;
+            let facts = self.facts(facts).await?;
+            turn.run(move || Ok(facts.follow(paths))).await
         };
         within(DISK_TIMEOUT, "a path of the host", follow).boxed()
     }
@@ -320,6 +320,29 @@ impl Host for LocalHost {
             };
             Ok(KubeletUses { sees_pods: would_be_seen || kubelet.visible(), would_be_seen, paths })
         };
-        self.threads.run("kubelet", look).boxed()
+        // The mount point is that of the volume.
+        let turn = self.turns.wait(Path::new("kubelet").join(&pv.name));
+        turn.then(|turn| turn.run(look)).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_path_that_hangs_keeps_the_facts_from_no_other() {
+        let kubelet = KubeletDir::new("/nonexistent", None);
+        let host = LocalHost::new(kubelet, StateDir::default(), Err("none".into()));
+        let facts = PassFacts::new(Arc::new(Config::default()));
+        let _hangs = host.turns.wait("/").await;
+        let hung = timeout(Duration::from_millis(100), host.follow(Vec::new(), &facts));
+        let other = timeout(Duration::from_secs(10), host.facts(&facts));
+        let (hung, other) = tokio::join!(hung, other);
+        assert!(hung.is_err() && other.is_ok());
     }
 }

@@ -57,6 +57,9 @@ pub enum Obstacle {
     /// A filesystem of this type may keep its data on another machine.
     #[error("{0} may keep its data on another machine")]
     NotLocal(String),
+    /// The disk does not answer.
+    #[error("{0}")]
+    Silent(String),
     /// The check failed.
     #[error("{0}")]
     Unknown(String),
@@ -88,7 +91,7 @@ impl From<Obstacle> for Stop {
         let by = obstacle.to_string();
         let remedy = match obstacle {
             Obstacle::InUse { notify_after, .. } => return Self::InUse { by, notify_after },
-            Obstacle::Unknown(_) => "",
+            Obstacle::Silent(_) | Obstacle::Unknown(_) => "",
             Obstacle::Nested(_) => {
                 "; nothing was deleted; unmount it and the volume will be cleaned"
             }

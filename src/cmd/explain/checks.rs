@@ -100,6 +100,9 @@ pub(super) fn next(report: &Value) -> String {
             "nothing is touched until the right disk is back; to consent, first delete the claim and its pods"
                 .into()
         }
+        "Due" if !text(report, "detail").is_empty() => {
+            format!("it is cleaned later: {}", text(report, "detail"))
+        }
         state => of_state(state).into(),
     }
 }
