@@ -251,7 +251,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     if mount.fs_type == "overlay" {
         mount.layers = options.split(|it| *it == b',').flat_map(layers).collect();
     }
-    Some(mount)
+    Some(mount).filter(|it| it.point.is_absolute())
 }
 
 /// The directories that an option of an overlay names.

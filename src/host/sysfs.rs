@@ -317,7 +317,9 @@ fn md_uuid(disk: &Path, udev: &Properties) -> Option<String> {
     // udev also gives the array's UUID to some of its members.
     let array = disk.join("md").is_dir().then_some(disk)?;
     let uuid = first_word(array, ["md/uuid"]).or_else(|| udev.get("MD_UUID").cloned())?;
-    Some(uuid.replace([':', '-'], "").to_ascii_lowercase())
+    let uuid = uuid.replace([':', '-'], "").to_ascii_lowercase();
+    // An array without metadata has none but zeros.
+    Some(uuid).filter(|uuid| is_meaningful(uuid))
 }
 
 /// A disk's serial number: in its driver's attribute, or in SCSI's page 0x80.

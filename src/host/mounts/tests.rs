@@ -89,7 +89,7 @@ fn odd_but_legal_lines_parse() {
         source("1 0 0:5 / /a rw shared:1 master:2 propagate_from:3 unbindable - t s rw"),
         "s"
     );
-    assert_eq!(source("1 0 0:5 / - rw - t - rw,opt=with blank"), "-");
+    assert_eq!(source("1 0 0:5 - /a rw - t - rw,opt=with blank"), "-");
     assert!(!only(b"1 0 0:5 / /a rw,errors=ro - t s rw,mode=ro1").read_only);
     assert!(only(b"1 0 0:5 / /a ro,nosuid - t s rw").read_only);
     assert!(only(b"1 0 0:5 / /a rw - ext4 s rw,emergency_ro").read_only);
@@ -98,13 +98,14 @@ fn odd_but_legal_lines_parse() {
 #[test]
 fn a_line_that_does_not_parse_hides_no_other() {
     let text = format!(
-        "{}garbage \x01\n1 0 0:x / /b rw - t s rw\n{}",
+        "{}garbage \x01\n1 0 0:x / /b rw - t s rw\n7 1 0:5 / b rw - t s rw\n{}",
         line(1, 0, "/", "/"),
         line(2, 1, "/", "/c")
     );
     let table = MountTable::parse(text.as_bytes());
     assert!(table.at(Path::new("/c")).is_some());
-    assert_eq!(table.unparsed, ["“garbage \\u{1}”", "“1 0 0:x / /b rw - t s rw”"]);
+    let unparsed = ["“garbage \\u{1}”", "“1 0 0:x / /b rw - t s rw”", "“7 1 0:5 / b rw - t s rw”"];
+    assert_eq!(table.unparsed, unparsed);
 }
 
 fn id_at(table: &str, point: &str) -> Option<u64> {

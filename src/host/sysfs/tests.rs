@@ -130,6 +130,8 @@ fn stacked_devices_lie_on_all_below_them() {
         .udev("8:16", "E:MD_UUID=3aaa0122:29827cfa:5331ad66:ca767371\n");
     assert_eq!(fixture.facts("9:1").md_uuid, fixture.facts("9:0").md_uuid, "by udev");
     assert_eq!(fixture.facts("8:16").md_uuid, None, "a member is not the array");
+    fixture.device("virtual/md2", "9:2", &[("md/uuid", "00000000:00000000:00000000:00000000")]);
+    assert_eq!(fixture.facts("9:2").md_uuid, None, "it has no metadata");
 }
 
 #[test]
