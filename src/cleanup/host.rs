@@ -7,8 +7,8 @@ use std::io::{self, ErrorKind::NotFound};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use tokio::sync::OnceCell;
 
 use crate::cluster::PodView;
@@ -24,7 +24,7 @@ use crate::plan::{CleanOrder, DiskOrder, Intake, LinkOrder, MarkWrite, PvDraft};
 use crate::view::PvView;
 use crate::wipe::progress::Progress;
 
-use super::blocking::{DISK_TIMEOUT, Turns, on_thread, within};
+use super::blocking::{DISK_TIMEOUT, Turns, within};
 use super::commit::Commit;
 use super::inspect::{NodeFacts, Obstacle, discovery_dirs, report_mounts};
 use super::intake;
@@ -178,12 +178,13 @@ impl LocalHost {
         discovery_dirs(&facts.config, |dir| self.disks.real_dir(dir))
     }
 
-    /// They are read once for a pass, so nothing that hangs may be waited for in between.
+    /// They are read once for a pass, so no disk that hangs may be waited for in between.
     async fn facts(&self, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
         let dirs = self.discovery_dirs(facts);
         let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
         let read = move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new);
-        let read = on_thread(read).map(|read| read.map_err(|obstacle| obstacle.to_string()));
+        let read = self.turns.wait("facts").then(|turn| turn.run(read));
+        let read = read.map(|read| read.map_err(|obstacle| obstacle.to_string()));
         facts.read.get_or_init(|| read).await.clone().map_err(Obstacle::Unknown)
     }
 
@@ -302,7 +303,9 @@ impl Host for LocalHost {
             let facts = self.facts(facts).await?;
             turn.run(move || Ok(facts.follow(paths))).await
         };
-        within(DISK_TIMEOUT, "a path of the host", follow).boxed()
+        // It is not the volume that does not answer.
+        let followed = within(DISK_TIMEOUT, "a path of the host", follow);
+        followed.map_err(|silent| Obstacle::Unknown(silent.to_string())).boxed()
     }
 
     fn kubelet_uses<'a>(&'a self, pv: &'a PvView) -> Look<'a, KubeletUses> {

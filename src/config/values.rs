@@ -41,7 +41,7 @@ storageClassMap: a map of classes, such as {fast: {hostDir: /mnt/fast, mountDir:
 volumeMode: Filesystem or Block
 weakIdentity: Consent or Accept"#;
 
-/// A message about the value at `path`, which begins with its key. A long value is truncated.
+/// A message about the value at `path`, which begins with its key. Long ones are truncated.
 pub(super) fn unfit(path: &str, value: &Value) -> String {
     // In a map of settings, it is the key of the setting.
     let key =
@@ -54,7 +54,7 @@ pub(super) fn unfit(path: &str, value: &Value) -> String {
         Value::Object(_) => "a map".to_owned(),
         other => other.to_string(),
     };
-    format!("{path} is {shown:.60}; write {expected}")
+    format!("{path:.100} is {shown:.60}; write {expected}")
 }
 
 /// Reads the value of `key`, or a map of keys.

@@ -316,10 +316,11 @@ fn wwid(disk: &Path, udev: &Properties) -> Option<String> {
 fn md_uuid(disk: &Path, udev: &Properties) -> Option<String> {
     // udev also gives the array's UUID to some of its members.
     let array = disk.join("md").is_dir().then_some(disk)?;
-    let uuid = first_word(array, ["md/uuid"]).or_else(|| udev.get("MD_UUID").cloned())?;
-    let uuid = uuid.replace([':', '-'], "").to_ascii_lowercase();
-    // An array without metadata has none but zeros.
-    Some(uuid).filter(|uuid| is_meaningful(uuid))
+    let uuids = [first_word(array, ["md/uuid"]), udev.get("MD_UUID").cloned()];
+    let uuids = uuids.into_iter().flatten();
+    let mut uuids = uuids.map(|uuid| uuid.replace([':', '-'], "").to_ascii_lowercase());
+    // The kernel has zeros for an array whose metadata it does not write.
+    uuids.find(|uuid| is_meaningful(uuid))
 }
 
 /// A disk's serial number: in its driver's attribute, or in SCSI's page 0x80.

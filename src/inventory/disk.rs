@@ -279,7 +279,7 @@ fn disk(
     let special = match &*facts {
         facts if facts.disk != number => Some("a partition"),
         facts if facts.loop_backing.is_some() || facts.loop_over.is_some() => Some("a loop device"),
-        facts if facts.md_uuid.is_some() => Some("an array"),
+        facts if facts.md_uuid.is_some() || facts.name.starts_with("md") => Some("an array"),
         facts if facts.dm_uuid.as_deref().is_some_and(|it| !is_multipath(it)) => {
             Some("a logical volume or a mapping of another program")
         }

@@ -179,7 +179,7 @@ fn of_reason(reason: &str) -> &'static str {
         "Dirty" => "it is not offered until you consent; first save the data, if it is needed",
         "NotBindable" => "it is offered when what the failed check names is there",
         "TimedOut" => {
-            "it is probed again as soon as it answers; repair the disk, or unmount the filesystem"
+            "it is looked at again as soon as it answers; repair the disk, or unmount the filesystem"
         }
         _ => "this command does not know the reason; use the one of the provisioner's version",
     }

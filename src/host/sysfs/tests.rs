@@ -131,7 +131,10 @@ fn stacked_devices_lie_on_all_below_them() {
     assert_eq!(fixture.facts("9:1").md_uuid, fixture.facts("9:0").md_uuid, "by udev");
     assert_eq!(fixture.facts("8:16").md_uuid, None, "a member is not the array");
     fixture.device("virtual/md2", "9:2", &[("md/uuid", "00000000:00000000:00000000:00000000")]);
-    assert_eq!(fixture.facts("9:2").md_uuid, None, "it has no metadata");
+    assert_eq!(fixture.facts("9:2").md_uuid, None, "the kernel does not write its metadata");
+    fixture.udev("9:2", "E:MD_UUID=5f2a7c01:29827cfa:5331ad66:ca767371\n");
+    let by_udev = fixture.facts("9:2").md_uuid.clone();
+    assert_eq!(by_udev.as_deref(), Some("5f2a7c0129827cfa5331ad66ca767371"), "as mdadm reads it");
 }
 
 #[test]
