@@ -13,8 +13,8 @@ use serde_json::Value;
 /// one kilobyte.
 const MAX_SHOWN_BYTES: usize = 512;
 
-const OPEN: char = '“';
-const CLOSE: char = '”';
+const OPEN: &str = "“";
+const CLOSE: &str = "”";
 
 /// Joins the components of a path below a volume's root, and encloses it.
 pub fn shown<'a>(components: impl IntoIterator<Item = &'a CStr>) -> String {
@@ -58,15 +58,14 @@ pub fn quoted(path: &[u8]) -> String {
 /// The message without what [`tenants`] has enclosed.
 pub fn without_tenants(message: &str) -> String {
     // Without its end, the message was truncated inside the enclosed text.
-    let rest = |part: &str| part.find(CLOSE).map_or(CLOSE.into(), |end| part[end..].to_owned());
-    shortened(message, &OPEN.to_string(), rest)
+    shortened(message, OPEN, |part| part.find(CLOSE).map_or(CLOSE, |end| &part[end..]))
 }
 
 /// The text with an ellipsis after each of these starts, and the rest of what follows it.
-fn shortened(text: &str, start: &str, rest: impl Fn(&str) -> String) -> String {
+fn shortened(text: &str, start: &str, rest: impl Fn(&str) -> &str) -> String {
     let mut parts = text.split(start);
     let public = parts.next().unwrap_or_default().to_owned();
-    parts.fold(public, |public, part| public + start + "…" + &rest(part))
+    parts.fold(public, |public, part| public + start + "…" + rest(part))
 }
 
 /// The text without the UUIDs of filesystems, partitions, RAIDs and mapped devices in identities.
@@ -76,7 +75,7 @@ pub fn without_uuids(text: &str) -> String {
     let keys =
         ["uuid", "dm", "md"].map(|key| ["=", "%3D", "%253D"].map(|sign| format!("{key}{sign}")));
     keys.as_flattened().iter().fold(text.to_owned(), |text, key| {
-        shortened(&text, key, |part| part.trim_start_matches(is_value).to_owned())
+        shortened(&text, key, |part| part.trim_start_matches(is_value))
     })
 }
 

@@ -180,12 +180,14 @@ impl LocalHost {
 
     /// They are read once for a pass, so no disk that hangs may be waited for in between.
     async fn facts(&self, facts: &PassFacts) -> Result<Arc<NodeFacts>, Obstacle> {
-        let dirs = self.discovery_dirs(facts);
-        let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
-        let read = move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new);
-        let read = self.turns.wait("facts").then(|turn| turn.run(read));
-        let read = read.map(|read| read.map_err(|obstacle| obstacle.to_string()));
-        facts.read.get_or_init(|| read).await.clone().map_err(Obstacle::Unknown)
+        let read = || async {
+            let dirs = self.discovery_dirs(facts);
+            let (kubelet, state) = (self.kubelet.clone(), self.disks.state.clone());
+            let turn = self.turns.wait("facts").await;
+            let read = turn.run(move || NodeFacts::read(&kubelet, dirs, &state).map(Arc::new));
+            read.await.map_err(|obstacle| obstacle.to_string())
+        };
+        facts.read.get_or_init(read).await.clone().map_err(Obstacle::Unknown)
     }
 
     /// What follows from an open volume, on the thread that opens it.

@@ -194,14 +194,15 @@ impl<'a> Planner<'a> {
                 return self.problem(pv, reason, VolumeState::Refused, NO_JOB_IMAGE.into());
             }
         };
-        let waits = self.is_busy(pv).then(|| BUSY.to_owned());
-        self.states.insert(&pv.name, (VolumeState::Due, waits.clone()));
-        if waits.is_none() {
-            let mut order = self.clean_order(pv.clone(), volume);
-            order.job = job;
-            order.basis = self.basis(pv, location);
-            self.next_step(pv, order);
+        if self.is_busy(pv) {
+            self.states.insert(&pv.name, (VolumeState::Due, Some(BUSY.into())));
+            return;
         }
+        self.states.insert(&pv.name, (VolumeState::Due, None));
+        let mut order = self.clean_order(pv.clone(), volume);
+        order.job = job;
+        order.basis = self.basis(pv, location);
+        self.next_step(pv, order);
     }
 
     /// How the volume of an entry is cleaned, by this process unless a Job is set.
