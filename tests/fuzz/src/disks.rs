@@ -5,10 +5,9 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::LazyLock;
 
 use local_volume_provisioner::host::identity::{Identity, uuid_to_make};
-use local_volume_provisioner::host::mark::{MarkOnDisk, MarkedVolume, StateDir};
+use local_volume_provisioner::host::mark::{MarkFact, MarkOnDisk, MarkedVolume, StateDir};
 use local_volume_provisioner::host::mounts::{DeviceNumber, MountTable};
 use local_volume_provisioner::host::sysfs::Sysfs;
 use local_volume_provisioner::wipe::device::Disk;
@@ -20,7 +19,8 @@ use tempfile::TempDir;
 
 /// A directory in memory, if there is one.
 fn directory() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+    let named = |dir: &Path| tempfile::Builder::new().prefix("lvp-fuzz-").tempdir_in(dir);
+    named("/dev/shm".as_ref()).or_else(|_| named(&std::env::temp_dir())).unwrap()
 }
 
 /// The first and the last bytes of a disk of 1 MiB, separated by a byte 0xFF that follows a byte 0.
@@ -69,7 +69,13 @@ const ATTRIBUTES: [&str; 18] = [
     "../../../udev/b8:0",
 ];
 
-static TREE: LazyLock<TempDir> = LazyLock::new(|| {
+thread_local! {
+    // Unlike a static, it is dropped: the directory goes with its thread.
+    static TREE: TempDir = tree();
+    static STATE: TempDir = directory();
+}
+
+fn tree() -> TempDir {
     let dir = directory();
     let disk = dir.path().join("sys/devices/sda");
     for below in ["device", "dm", "md", "queue", "sda1", "../../../udev"] {
@@ -83,11 +89,15 @@ static TREE: LazyLock<TempDir> = LazyLock::new(|| {
     symlink("../../devices/sda", numbers.join("8:0")).unwrap();
     symlink("../../devices/sda/sda1", numbers.join("8:1")).unwrap();
     dir
-});
+}
 
 /// Attributes, each ended by a byte 0xFF. An empty one is not there.
 pub fn sysfs(bytes: &[u8]) {
-    let disk = TREE.path().join("sys/devices/sda");
+    TREE.with(|tree| sysfs_in(tree.path(), bytes));
+}
+
+fn sysfs_in(tree: &Path, bytes: &[u8]) {
+    let disk = tree.join("sys/devices/sda");
     let mut values = bytes.split(|byte| *byte == 0xFF);
     for attribute in ATTRIBUTES {
         let file = disk.join(attribute);
@@ -96,7 +106,7 @@ pub fn sysfs(bytes: &[u8]) {
             None => drop(fs::remove_file(file)),
         }
     }
-    let sysfs = Sysfs::new(TREE.path().join("sys"), TREE.path().join("udev"));
+    let sysfs = Sysfs::new(tree.join("sys"), tree.join("udev"));
     let [disk, partition] = ["8:0", "8:1"].map(|it| DeviceNumber::parse(it).unwrap());
     for number in [disk, partition] {
         let facts = sysfs.device(number).unwrap();
@@ -113,16 +123,23 @@ pub fn sysfs(bytes: &[u8]) {
     assert_eq!(below, [disk, partition].into());
 }
 
-static STATE: LazyLock<TempDir> = LazyLock::new(directory);
-
 /// The mark of a volume in the state directory. After a first byte that is odd, the text gets its first line and a right
 /// checksum, which no fuzzer finds.
 pub fn mark(bytes: &[u8]) {
-    let Some((kind, rest)) = bytes.split_first() else { return };
+    let _ = marked(bytes);
+}
+
+/// What is found after these bytes were written.
+pub fn marked(bytes: &[u8]) -> Option<MarkFact> {
+    STATE.with(|state| mark_in(state.path(), bytes))
+}
+
+fn mark_in(dir: &Path, bytes: &[u8]) -> Option<MarkFact> {
+    let (kind, rest) = bytes.split_first()?;
     let is_signed = kind % 2 == 1;
     let text = if is_signed { signed(rest) } else { rest.to_vec() };
-    fs::write(STATE.path().join("volume.mark"), text).unwrap();
-    let state = StateDir::open(STATE.path(), false, &MountTable::default()).unwrap();
+    fs::write(dir.join("volume.mark"), text).unwrap();
+    let state = StateDir::open(dir, false, &MountTable::default()).unwrap();
     let marks = state.read_all().unwrap();
     let identity = Identity { text: "v1:fs=ext4,root=/,uuid=1".to_owned(), weak: false };
     let volume = MarkedVolume::new(None, &identity, "fast", Path::new("/mnt/fast/a"));
@@ -138,6 +155,7 @@ pub fn mark(bytes: &[u8]) {
         MarkOnDisk::Absent => {}
     }
     let _ = (found.digest(), found.has_past(), found.is_free());
+    Some(found)
 }
 
 fn signed(body: &[u8]) -> Vec<u8> {

@@ -6,9 +6,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod configuration;
-mod disks;
+pub mod disks;
 mod objects;
-mod planning;
+pub mod planning;
 mod texts;
 
 /// A name, and what takes the bytes.

@@ -9,12 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use local_volume_provisioner::config::from_files;
 use local_volume_provisioner::host::boot::BootTime;
 use local_volume_provisioner::host::footprint::Footprint;
-use local_volume_provisioner::host::identity::Identity;
+use local_volume_provisioner::host::identity::{Identity, Match, compare};
 use local_volume_provisioner::host::mark::{Mark, MarkFact, MarkOnDisk, Place};
 use local_volume_provisioner::host::mounts::DeviceNumber;
 use local_volume_provisioner::inventory::{Candidate, Contents, Finding, Observation, Volume};
 use local_volume_provisioner::names::LABEL_HOSTNAME;
-use local_volume_provisioner::plan::{self, Action, Settings, Snapshot};
+use local_volume_provisioner::plan::{
+    self, Action, OtherPvs, Plan, Settings, Snapshot, consents_in,
+};
 use local_volume_provisioner::types::VolumeMode;
 use local_volume_provisioner::view::{
     Job, JobView, NodeView, PersistentVolume, Phase, PvView, ReclaimPolicy, StorageClassView,
@@ -22,6 +24,8 @@ use local_volume_provisioner::view::{
 use serde::Deserialize;
 
 const CLUSTER: &str = "cluster";
+/// Enough for a search, a list, a consent, and the act.
+const PASSES: usize = 4;
 const CLASS: &str = "fast: {hostDir: /mnt/fast, mountDir: /mnt/fast}";
 
 #[derive(Deserialize)]
@@ -32,6 +36,8 @@ struct World {
     pvs: Vec<PersistentVolume>,
     jobs: Vec<Job>,
     disks: Vec<Disk>,
+    /// The act to which an operator consents wherever the first pass names it, such as `wipe`.
+    consents: Option<String>,
 }
 
 impl Default for World {
@@ -44,6 +50,7 @@ impl Default for World {
             pvs: Vec::new(),
             jobs: Vec::new(),
             disks: Vec::new(),
+            consents: None,
         }
     }
 }
@@ -60,6 +67,7 @@ struct Disk {
     read_only: bool,
     in_use: Option<String>,
     is_blank: bool,
+    is_empty: bool,
     mark: Option<Mark>,
     digest: Option<String>,
 }
@@ -85,7 +93,7 @@ impl Disk {
             },
             read_only: self.read_only,
             in_use: self.in_use,
-            contents: Contents::NotLookedAt,
+            contents: if self.is_empty { Contents::Empty } else { Contents::NotLookedAt },
             rotational: BTreeSet::new(),
             mark: MarkFact { on_disk, place: Some(Place::StateDirectory), ..MarkFact::default() },
             is_as_offered: false,
@@ -95,14 +103,60 @@ impl Disk {
     }
 }
 
-/// A pass decides twice in the same way, cleans nothing that is bound, kept or another's, and offers no path twice.
+/// Each pass decides in the same way as often as it is asked, cleans nothing that is bound, kept, another node's or another
+/// disk, and offers no path twice. Between the passes, what they search is found nowhere, and an operator consents to what
+/// the world names.
 pub fn plan(bytes: &[u8]) {
-    let Ok(world) = serde_json::from_slice::<World>(bytes) else { return };
-    let (Ok(loaded), Ok(node)) = (from_files(&world.config), NodeView::from_metadata(&world.node))
-    else {
-        return;
-    };
+    let _ = actions(bytes);
+}
+
+/// What all passes do.
+pub fn actions(bytes: &[u8]) -> Option<Vec<Action>> {
+    let world = serde_json::from_slice::<World>(bytes).ok()?;
+    let loaded = from_files(&world.config).ok()?;
+    let consent = world.consents.clone();
     let settings = Settings::of(&loaded, 1, Some("default/lvp".into()), Some(CLUSTER.into()));
+    let mut snapshot = snapshot(world, &settings)?;
+    let mut all = Vec::new();
+    for _ in 0..PASSES {
+        let plan = decide(&settings, &snapshot);
+        for action in &plan.actions {
+            match action {
+                Action::FindPv(search) => snapshot.ledger.record_searched(search.mark.clone()),
+                Action::FindOwners(queries) => {
+                    for query in queries {
+                        let found =
+                            OtherPvs { hash: query.identity.hash.clone(), ..OtherPvs::default() };
+                        snapshot.ledger.record_others(query, &found, snapshot.now);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(verb) = consent.as_ref().filter(|it| !it.is_empty()) {
+            give(&mut snapshot, &plan, verb);
+        }
+        all.extend(plan.actions);
+    }
+    Some(all)
+}
+
+/// Gives the consents to an act that a plan names.
+fn give(snapshot: &mut Snapshot, plan: &Plan, verb: &str) {
+    let details =
+        plan.classes.iter().flat_map(|it| &it.volumes).filter_map(|it| it.detail.as_ref());
+    let texts = plan.notices.iter().map(|it| &it.message).chain(details);
+    let consents = texts.flat_map(|it| consents_in(it)).filter(|it| it.starts_with(verb));
+    let consents: BTreeSet<_> = consents.map(str::to_owned).collect();
+    for pv in snapshot.pvs.iter_mut().flatten() {
+        let of_pv = |it: &&String| it.contains(&format!(":{}:", pv.uid));
+        pv.consent = consents.iter().find(of_pv).cloned();
+    }
+    snapshot.node.iter_mut().for_each(|node| node.consents.extend(consents.clone()));
+}
+
+fn snapshot(world: World, settings: &Settings) -> Option<Snapshot> {
+    let node = NodeView::from_metadata(&world.node).ok()?;
     let mut observed = BTreeMap::new();
     if let Some((name, class)) = settings.config.classes.first_key_value() {
         let disks = world.disks.into_iter().filter(|it| is_entry(&it.entry));
@@ -126,7 +180,7 @@ pub fn plan(bytes: &[u8]) {
         expandable: false,
     };
     let classes = settings.config.classes.keys().map(|it| (it.clone(), Some(class.clone())));
-    let snapshot = Snapshot {
+    Some(Snapshot {
         node: Some(node),
         storage_classes: classes.collect(),
         observed,
@@ -136,11 +190,15 @@ pub fn plan(bytes: &[u8]) {
         date: Timestamp::constant(1_767_225_600, 0),
         boot_time: Some(BootTime { boot_id: "boot".into(), seconds: 100 }),
         ..Snapshot::default()
-    };
-    let made = plan::plan(&settings, &snapshot);
-    assert!(made.made);
-    assert_eq!(plan::plan(&settings, &snapshot).actions, made.actions, "it is not a function");
-    check(&snapshot, &made.actions);
+    })
+}
+
+fn decide(settings: &Settings, snapshot: &Snapshot) -> Plan {
+    let plan = plan::plan(settings, snapshot);
+    assert!(plan.made);
+    assert_eq!(plan::plan(settings, snapshot).actions, plan.actions, "it is not a function");
+    check(snapshot, &plan.actions);
+    plan
 }
 
 /// Whether a directory can have an entry of this name.
@@ -160,8 +218,18 @@ fn check(snapshot: &Snapshot, actions: &[Action]) {
                 assert!(paths.insert(path), "{path} is cleaned twice, or cleaned and offered");
                 let bound = at(path).find(|pv| pv.phase == Phase::Bound && pv.is_on(node));
                 assert!(bound.is_none(), "{path} is cleaned while {bound:?} is bound");
-                if order.orphan_on.is_none() {
-                    let pv = &order.pv;
+                let (pv, candidate) = (&order.pv, &order.volume.candidate);
+                if order.orphan_on.is_some() {
+                    let hash = candidate.identity.hash();
+                    let is_given = |it: &&String| it.starts_with(&format!("wipe:-:{hash}:"));
+                    let may = node.consents.iter().any(|it| is_given(&it));
+                    assert!(may, "{path} has no PV and no consent: {candidate:?}");
+                    assert_eq!(at(path).find(|pv| pv.is_on(node)), None, "{path} has a PV");
+                } else {
+                    assert!(pv.is_local_to(node), "{pv:?} is another node's");
+                    let recorded = pv.identity.as_deref().unwrap_or_default();
+                    let is_other = compare(recorded, &candidate.identity) == Match::Different;
+                    assert!(!is_other || pv.consent.is_some(), "{pv:?} is of another disk");
                     assert!(pvs.contains(pv) && pv.path() == Some(path));
                     assert_ne!(pv.phase, Phase::Bound, "{pv:?}");
                     let may = pv.policy == ReclaimPolicy::Delete || pv.consent.is_some();

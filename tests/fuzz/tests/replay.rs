@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use fuzz::TARGETS;
+use fuzz::disks::marked;
+use fuzz::planning::actions;
+use local_volume_provisioner::plan::Action;
 
 /// Of each input. A fuzzer tries millions; these show that a target runs.
 const MUTATIONS: usize = 50;
@@ -26,6 +29,23 @@ fn every_input_that_was_ever_found_is_read() {
             }
         }
     }
+}
+
+/// An input that is refused at once would show nothing.
+#[test]
+fn the_first_inputs_reach_what_they_are_for() {
+    let inputs = |name: &str| {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+        let files = fs::read_dir(dir).unwrap();
+        files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect::<Vec<_>>()
+    };
+    let plans: Vec<_> = inputs("plan").iter().flat_map(|it| actions(it).unwrap()).collect();
+    let has = |is: fn(&Action) -> bool| plans.iter().any(is);
+    assert!(has(|it| matches!(it, Action::Create(_))), "{plans:#?}");
+    assert!(has(|it| matches!(it, Action::Clean(order) if order.orphan_on.is_none())));
+    assert!(has(|it| matches!(it, Action::Clean(order) if order.orphan_on.is_some())));
+    let marks: Vec<_> = inputs("mark").iter().filter_map(|it| marked(it)).collect();
+    assert!(marks.iter().any(|it| it.on_disk.valid().is_some()), "{marks:?}");
 }
 
 /// An input with a few bytes changed, taken out or doubled.
