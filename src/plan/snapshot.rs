@@ -13,8 +13,8 @@ use crate::inventory::Observation;
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PathOwner, PvView, StorageClassView};
 
-use super::job_object::JobSource;
 use super::Ledger;
+use super::job_object::JobSource;
 
 /// The configuration and what is wrong with it.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -150,7 +150,9 @@ impl SimScanner {
             return None;
         }
         let path = HostPath::from_api(&slot.path).unwrap();
-        let name = path.child_of(&self.class.host_dir).unwrap().to_owned();
+        let name = path.child_of(&self.class.host_dir)?.to_owned();
+        let is_mounted = self.class.mount_dir.join(&name).as_path() == Path::new(&slot.path);
+        is_mounted.then_some(())?;
         let finding = if let Some(at) = slot.disk {
             let is_marked = state.mark(slot.node, at) != MarkOnDisk::Absent;
             let reads = (self.class.discovery_policy == DiscoveryPolicy::EmptyOnly || is_marked)

@@ -13,6 +13,7 @@ mod found;
 mod host;
 mod intake;
 mod job_pod;
+mod keys;
 mod links;
 mod machines;
 mod made;

@@ -282,7 +282,17 @@ impl Process {
 
     /// Changes the configuration.
     pub fn reload(&self, loaded: &Loaded) {
-        let reading = Reading { files: None, verdict: Ok(loaded.clone()) };
+        self.read(&Ok(loaded.clone()));
+    }
+
+    /// Lets the process read a configuration. One with a fault has no effect.
+    pub fn read(&self, loaded: &Result<Loaded, String>) {
+        let faults = match loaded {
+            Ok(loaded) => loaded.faults.iter().map(ToString::to_string).collect(),
+            Err(why) => vec![why.clone()],
+        };
+        let loaded = loaded.clone().ok().filter(|_| faults.is_empty());
+        let reading = Reading { files: None, verdict: loaded.ok_or(faults) };
         self.readings.send_replace(Some(Arc::new(reading)));
         self.wake.notify_one();
     }

@@ -165,7 +165,7 @@ async fn run(this: &Run) -> End {
 }
 
 /// Checks new PVs, and runs the pods of Jobs.
-fn watch(api: &InProcess, world: &Arc<World>, log: &Log) {
+pub fn watch(api: &InProcess, world: &Arc<World>, log: &Log) {
     let mut events = api.store().subscribe();
     let (world, log) = (Arc::clone(world), log.clone());
     tokio::spawn(async move {
