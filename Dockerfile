@@ -45,11 +45,11 @@ RUN mkdir -p benches/cleaning benches/figures && touch benches/cleaning/main.rs 
        done \
     && cargo build --profile "$PROFILE" --locked
 
-# The program. Its files may be older than the empty ones were, and cargo goes by the time.
+# The program. Its files may be older than the empty ones were, and than those of another commit, and cargo goes by the time.
 COPY build.rs ./
 COPY src src
 ARG REVISION=
-RUN touch src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo build --profile "$PROFILE" --locked \
+RUN touch build.rs src/lib.rs src/main.rs && LVP_REVISION="${REVISION:-unknown}" cargo build --profile "$PROFILE" --locked \
     && mkdir -p /image/etc/ssl/certs \
     && cp target/*-unknown-linux-gnu/"$PROFILE"/local-volume-provisioner /image/ \
 # For an API server whose certificate a public authority signed; a pod is given the cluster's own authority.

@@ -48,7 +48,7 @@ fn wiping(cluster: &Cluster, release: &Release) {
 }
 
 /// How many processes of provisioners have the device open for writing.
-fn writers(device: &Path) -> usize {
+pub fn writers(device: &Path) -> usize {
     let device = fs::canonicalize(device).unwrap();
     let processes = procfs::process::all_processes().unwrap().flatten();
     processes

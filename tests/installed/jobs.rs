@@ -12,7 +12,7 @@ use crate::{Cluster, Disks, Release, disks::MIB};
 pub const SECRET: &str = "not for the next tenant";
 
 /// The Job that cleans a PV's device.
-fn job_name(pv: &Value) -> String {
+pub fn job_name(pv: &Value) -> String {
     format!("cleanup-{}", name(pv))
 }
 
@@ -21,26 +21,27 @@ fn job_of(cluster: &Cluster, pv: &Value) -> Option<Value> {
 }
 
 /// How often the cleaning of a PV's volume was begun, by its events: in the process, and by Jobs.
-fn begun(cluster: &Cluster, pv: &Value) -> (usize, usize) {
-    let texts = cluster.eventually("an event tells of the cleaning", || {
-        let texts = event_texts(cluster, pv);
-        (!texts.is_empty()).then_some(texts)
+pub fn begun(cluster: &Cluster, pv: &Value) -> (u64, u64) {
+    let events = cluster.eventually("an event tells of the cleaning", || {
+        let events = cleaning_events(cluster, pv);
+        (!events.is_empty()).then_some(events)
     });
-    let by_jobs = texts.iter().filter(|text| text.contains("by Job")).count();
-    (texts.len() - by_jobs, by_jobs)
+    let mut begun = (0, 0);
+    for event in events {
+        let is_by_job = event["message"].as_str().unwrap_or_default().contains("by Job");
+        let of = if is_by_job { &mut begun.1 } else { &mut begun.0 };
+        *of += event["count"].as_u64().unwrap_or(1);
+    }
+    begun
 }
 
-/// The events about the cleaning of a PV's volume.
-fn event_texts(cluster: &Cluster, pv: &Value) -> Vec<String> {
-    cluster
-        .list("events", Some("default"))
-        .into_iter()
-        .filter(|event| {
-            event["reason"] == "VolumeDelete"
-                && event["involvedObject"]["uid"] == pv["metadata"]["uid"]
-        })
-        .map(|event| event["message"].to_string())
-        .collect()
+/// The events about the cleaning of a PV's volume. A repeated one has a count.
+fn cleaning_events(cluster: &Cluster, pv: &Value) -> Vec<Value> {
+    let mut events = cluster.list("events", Some("default"));
+    events.retain(|event| {
+        event["reason"] == "VolumeDelete" && event["involvedObject"]["uid"] == pv["metadata"]["uid"]
+    });
+    events
 }
 
 /// Uses a volume, in which there is nothing, and releases it with the secret on its device.

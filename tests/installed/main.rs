@@ -34,6 +34,7 @@ mod rendered;
 mod roles;
 mod status;
 mod uninstall;
+mod upgrade;
 
 use cluster::Cluster;
 use disks::Disks;

@@ -26,7 +26,7 @@ fn every_procedure_has_its_story() {
 }
 
 /// Has a pod write to the volume of a claim.
-fn write(cluster: &Cluster, claim: &str, class: &str, mode: &str) {
+pub fn write(cluster: &Cluster, claim: &str, class: &str, mode: &str) {
     let script = if mode == "Block" {
         format!("printf 'data of {claim}' | dd of=/dev/data bs=1M seek=8 conv=notrunc,fsync")
     } else {
@@ -37,7 +37,7 @@ fn write(cluster: &Cluster, claim: &str, class: &str, mode: &str) {
 }
 
 /// The PV of a claim whose pod has written and is gone, once the mark on the disk says so.
-fn written(cluster: &Cluster, claim: &str) -> Value {
+pub fn written(cluster: &Cluster, claim: &str) -> Value {
     cluster.pod_in_phase(claim, "Succeeded");
     cluster.delete("pod", claim, &[]);
     let pv = cluster.bound(claim);
@@ -59,7 +59,7 @@ fn holds(pv: &Value, claim: &str) -> bool {
 }
 
 /// The PV is deleted by force, finalizers and all.
-fn lose(cluster: &Cluster, pv: &Value) {
+pub fn lose(cluster: &Cluster, pv: &Value) {
     cluster.delete("pv", name(pv), &["--wait=false"]);
     let none = r#"{"metadata":{"finalizers":null}}"#;
     let patch = ["patch", "pv", name(pv), "--type=merge", "--patch", none];
@@ -68,7 +68,7 @@ fn lose(cluster: &Cluster, pv: &Value) {
 }
 
 /// The PV is created from a backup, with another UID.
-fn restore(cluster: &Cluster, backup: &Value) -> Value {
+pub fn restore(cluster: &Cluster, backup: &Value) -> Value {
     let mut pv = backup.clone();
     for key in ["uid", "resourceVersion", "creationTimestamp"] {
         pv["metadata"][key] = Value::Null;
@@ -80,7 +80,7 @@ fn restore(cluster: &Cluster, backup: &Value) -> Value {
 }
 
 /// Waits until `/status` shows a volume in a state.
-fn in_state(cluster: &Cluster, release: &Release, path: &Path, state: &str) {
+pub fn in_state(cluster: &Cluster, release: &Release, path: &Path, state: &str) {
     cluster.eventually(&format!("{} is {state}", path.display()), || {
         let status: Value = serde_json::from_str(&release.http("/status")).ok()?;
         let mut volumes = volumes(&status);

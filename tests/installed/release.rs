@@ -21,10 +21,35 @@ pub const NAME: &str = "local-volumes";
 /// A file that an earlier pod left would hide that it cannot be created where `/dev` is mounted read-only.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
 
+/// A version of the chart, with its image.
+pub struct Version {
+    pub chart: String,
+    pub image: String,
+}
+
+impl Version {
+    /// That of this checkout.
+    pub fn this() -> Self {
+        Self { chart: CHART.into(), image: IMAGE.into() }
+    }
+
+    /// The former one, which `scripts/test --upgrade` exports and builds.
+    pub fn former() -> Option<Self> {
+        let chart = std::env::var("TEST_FORMER_CHART");
+        let image = std::env::var("TEST_FORMER_IMAGE");
+        let (Ok(chart), Ok(image)) = (chart, image) else {
+            support::skip("it needs a former version: scripts/test --upgrade");
+            return None;
+        };
+        Some(Self { chart, image })
+    }
+}
+
 /// An installed release; uninstalled with this.
 pub struct Release<'a> {
     cluster: &'a Cluster,
     name: &'static str,
+    chart: String,
     values: Value,
     installed: String,
     /// The pods of an earlier release, which may still report their end, without its role.
@@ -41,22 +66,43 @@ impl<'a> Release<'a> {
 
     /// Installs it with another name.
     pub fn named(name: &'static str, cluster: &'a Cluster, classes: Value, values: Value) -> Self {
+        Self::of(&Version::this(), name, cluster, classes, values)
+    }
+
+    /// Installs a version with a name.
+    pub fn of(
+        version: &Version,
+        name: &'static str,
+        cluster: &'a Cluster,
+        classes: Value,
+        values: Value,
+    ) -> Self {
         // A crashed test's.
         let _ = helm(&["uninstall", name, "--no-hooks", "--wait", "--ignore-not-found"], "");
         let _ = fs::remove_file(TERMINATION_LOG);
         assert!(!Path::new(TERMINATION_LOG).exists());
         let pods = cluster.list("pods", Some(SYSTEM));
-        let release = Self {
+        let mut release = Self {
             cluster,
             name,
+            chart: version.chart.clone(),
             values: all_values(name, classes, values),
             installed: now(),
             former_pods: pods.iter().map(|pod| crate::cluster::name(pod).to_owned()).collect(),
             may_be_forbidden: false,
             gone: false,
         };
+        release.values["image"] = json!(version.image);
         release.deploy().unwrap();
         release
+    }
+
+    /// Deploys a version in its place, with other classes.
+    pub fn redeploy(&mut self, version: &Version, classes: Value) {
+        self.chart.clone_from(&version.chart);
+        self.values["image"] = json!(version.image);
+        self.values["classes"] = classes;
+        self.deploy().unwrap();
     }
 
     /// Installs the chart with one class with these settings.
@@ -83,8 +129,8 @@ impl<'a> Release<'a> {
     }
 
     fn deploy(&self) -> Result<String> {
-        let args =
-            ["upgrade", "--install", self.name, CHART, "--values=-", "--wait", "--timeout=2m"];
+        let options = ["--values=-", "--wait", "--timeout=2m"];
+        let args = [&["upgrade", "--install", self.name, &self.chart][..], &options].concat();
         let deployed = helm(&args, &self.values.to_string());
         if deployed.is_err() {
             let pods = self.cluster.kubectl(&["describe", "pods", "--namespace", SYSTEM]);

@@ -25,6 +25,8 @@ pub const OPERATIONS: Page =
     Page { text: include_str!("../../../docs/operations.md"), heading: "\n## " };
 pub const MARKS: Page = Page { text: include_str!("../../../docs/marks.md"), heading: "\n### " };
 pub const UPGRADE: Page = Page { text: include_str!("../../../docs/upgrade.md"), heading: "\n## " };
+pub const UPGRADE_THIS: Page =
+    Page { text: include_str!("../../../docs/upgrade-this-program.md"), heading: "\n## " };
 /// The section that the others begin with.
 pub const PRELUDE: &str = "Before you begin";
 /// How a block for a shell on the node begins.
