@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use support::Stage;
 use support::stage::phase;
-use support::{Program, Stage};
 
 use super::Effort;
 use super::idle::SETTLING;
-use super::process::{Memory, cpu_time, memory, threads};
+use super::process::{cpu_time, memory};
 use super::table::{Figure, Target};
-use super::world::{on_stage, own_pvs, until, volumes};
+use super::world::{on_stage, own_pvs, until, until_within, volumes};
 
 /// Volumes that are recycled together.
-const RECYCLED: usize = 20;
+pub const RECYCLED: usize = 20;
+/// How long all volumes of a node may take.
+const RECYCLING: Duration = Duration::from_mins(10);
 /// The pause between a mount and its end, and between two mounts: twenty of them a second.
 const MOUNT_PAUSE: Duration = Duration::from_millis(25);
 
@@ -30,7 +32,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         } else {
             "RSS after 4,000 recycled volumes"
         },
-        measured: vec![on_stage(effort, |_| {}, |stage| recycle(stage, recycles, |_, _| Ok(())))?],
+        measured: vec![on_stage(effort, |_| {}, |stage| recycled(stage, recycles))?],
         unit: "MiB",
         target: Target::Median(16.0),
     }];
@@ -49,47 +51,31 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Prints threads and memory while 50,000 volumes are recycled: both stay as they were after the first thousand.
-pub fn soak(effort: &Effort) -> Result<()> {
-    let recycles = RECYCLED * effort.rounds(2_500);
-    let show = |recycled, provisioner: &Program| {
-        if recycled % (recycles / 20) == 0 {
-            let Memory { resident, .. } = memory(provisioner)?;
-            let threads = threads(provisioner)?;
-            println!("{recycled:>6} recycled: {threads} threads, {resident:.2} MiB");
-        }
-        Ok(())
-    };
-    on_stage(effort, |_| {}, |stage| recycle(stage, recycles, show))?;
-    Ok(())
-}
-
-/// Binds and releases all volumes, again and again, and calls `after_each` with how many it has recycled. Returns the memory
-/// in MiB afterwards.
-fn recycle(
-    stage: &Stage,
-    recycles: usize,
-    after_each: impl Fn(usize, &Program) -> Result<()>,
-) -> Result<f64> {
+/// The memory in MiB of a node that has recycled volumes.
+fn recycled(stage: &Stage, recycles: usize) -> Result<f64> {
     let disk = tempfile::tempdir()?;
     volumes(stage, disk.path(), RECYCLED)?;
     let provisioner = stage.provisioner();
+    recycle(stage, RECYCLED, recycles / RECYCLED)?;
+    thread::sleep(SETTLING);
+    Ok(memory(&provisioner)?.resident)
+}
+
+/// Binds and releases all `count` volumes of the node at once, `rounds` times.
+pub fn recycle(stage: &Stage, count: usize, rounds: usize) -> Result<()> {
     let in_phase = |wanted| stage.pvs().iter().filter(|pv| phase(pv) == wanted).count();
-    for round in 0..recycles / RECYCLED {
-        until("all PVs are available", || in_phase("Available") == RECYCLED)?;
-        let claims: Vec<_> = (0..RECYCLED).map(|it| format!("claim-{round}-{it}")).collect();
+    for round in 0..rounds {
+        until_within(RECYCLING, "all PVs are available", || in_phase("Available") == count)?;
+        let claims: Vec<_> = (0..count).map(|it| format!("claim-{round}-{it}")).collect();
         for claim in &claims {
             stage.claim(claim, "fast", None);
         }
-        until("all PVs are bound", || in_phase("Bound") == RECYCLED)?;
+        until("all PVs are bound", || in_phase("Bound") == count)?;
         for claim in &claims {
             stage.delete_claim(claim);
         }
-        after_each((round + 1) * RECYCLED, &provisioner)?;
     }
-    until("all PVs are available", || in_phase("Available") == RECYCLED)?;
-    thread::sleep(SETTLING);
-    Ok(memory(&provisioner)?.resident)
+    until_within(RECYCLING, "all PVs are available", || in_phase("Available") == count)
 }
 
 /// The CPU seconds of a minute in which another filesystem is mounted and unmounted twenty times a second.

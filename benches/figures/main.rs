@@ -9,6 +9,7 @@ mod binary;
 mod busy;
 #[path = "../common/digits.rs"]
 mod digits;
+mod endure;
 mod foreign;
 mod idle;
 mod process;
@@ -37,9 +38,12 @@ struct Effort {
     /// Fewer rounds, and a third of the idle minute, scaled up.
     #[arg(long)]
     quick: bool,
-    /// Instead of the figures, threads and memory while volumes are recycled.
+    /// Instead of the figures, the long runs, whose targets must be met.
     #[arg(long)]
-    soak: bool,
+    endure: bool,
+    /// Of the long runs, only these.
+    #[arg(requires = "endure")]
+    names: Vec<String>,
     /// `cargo bench` says this to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -63,8 +67,8 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let mut effort = Effort::parse();
-    if effort.soak {
-        return busy::soak(&effort);
+    if effort.endure {
+        return endure::run(&effort);
     }
     if let Some(other) = effort.against.take() {
         let other = Effort { binary: other, ..effort.clone() };

@@ -34,6 +34,11 @@ pub fn threads(program: &Program) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{}/task", program.pid()))?.count())
 }
 
+/// How many descriptors a process has open right now.
+pub fn descriptors(program: &Program) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{}/fd", program.pid()))?.count())
+}
+
 /// The time that all threads of a process, the ended ones too, have spent on a CPU. To the
 /// nanosecond, where `/proc/PID/stat` counts in hundredths of a second.
 pub fn cpu_time(program: &Program) -> Result<Duration> {

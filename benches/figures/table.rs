@@ -39,7 +39,8 @@ impl Figure {
         (median, at(0), at(last))
     }
 
-    fn met(&self) -> Option<bool> {
+    /// Whether it meets its target, if it has one.
+    pub fn met(&self) -> Option<bool> {
         let (median, _, worst) = self.spread();
         match self.target {
             Target::Median(limit) => Some(median <= limit),

@@ -120,12 +120,20 @@ pub fn own_pvs(stage: &Stage) -> usize {
     found.map_or(0, |found| found.items.len())
 }
 
-/// Waits until something is so.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        ensure!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(2));
+/// Waits until something is so. Looking takes at most half of the time: the processors are for what is measured.
+pub fn until(what: &str, is_so: impl FnMut() -> bool) -> Result<()> {
+    until_within(PATIENCE, what, is_so)
+}
+
+/// The same for what may take long.
+pub fn until_within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let begun = Instant::now();
+        if is_so() {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        thread::sleep(begun.elapsed().max(Duration::from_millis(2)));
     }
-    Ok(())
 }

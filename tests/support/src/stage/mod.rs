@@ -227,6 +227,15 @@ impl Stage {
 
     /// Starts the provisioner with these environment variables too.
     pub fn provisioner_with(&self, environment: &[(&str, &str)]) -> Program {
+        let number = self.logs.get();
+        self.logs.set(number + 1);
+        let log = format!("provisioner-{number}.log");
+        let command = self.provisioner_command(environment);
+        Program::start(command, self.sandbox.path().join(log)).expect("starting the provisioner")
+    }
+
+    /// The command that starts the provisioner with these environment variables too.
+    pub fn provisioner_command(&self, environment: &[(&str, &str)]) -> std::process::Command {
         let mut command = self.command();
         command
             .envs(environment.iter().copied())
@@ -237,10 +246,7 @@ impl Stage {
             .args(["--listen-address", "127.0.0.1:0", "--v=4"])
             .arg("--config-sync-period=1s")
             .args(&self.extra_args);
-        let number = self.logs.get();
-        self.logs.set(number + 1);
-        let log = format!("provisioner-{number}.log");
-        Program::start(command, self.sandbox.path().join(log)).expect("starting the provisioner")
+        command
     }
 }
 
