@@ -226,12 +226,7 @@ impl Controller {
             self.actor.apply(actions, &pvs.expectations, begun);
         }
         self.context.host.doubt_marks(plan.marks_differ);
-        let mut ledger = self.context.table.facts();
-        ledger.missing_since = std::mem::take(&mut plan.missing_since);
-        if plan.made {
-            ledger.contradictions = plan.occupied.contradictions.clone();
-        }
-        drop(ledger);
+        self.context.table.facts().missing_since = std::mem::take(&mut plan.missing_since);
         self.publish(&snapshot, plan, begun);
         left.unwrap_or(longest).min(longest)
     }
@@ -319,6 +314,7 @@ impl Controller {
             boot_time: self.context.host.boot_time().ok(),
             state_directory: self.context.host.state_directory(),
             has_doubt: self.context.host.has_doubt(),
+            contradictions: self.state.borrow().occupied.contradictions.clone(),
             missing_limit: self.periods.discovery * MISSING_PERIODS,
             absent_for: self.installations.absent_for(),
             absence_limit: self.periods.absence,

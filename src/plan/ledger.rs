@@ -10,7 +10,7 @@ use crate::retry;
 use crate::types::HostPath;
 use crate::view::{PvView, Tenancy};
 
-use super::{Cleanup, Contradictions, OtherPvs, OwnerQuery};
+use super::{Cleanup, OtherPvs, OwnerQuery};
 use writes::Writes;
 
 /// How many searched marks, and how many unfinished offers, are kept. Beyond that, the PVs of marks are searched again, and
@@ -74,8 +74,6 @@ pub struct Ledger {
     pub cleanups: BTreeMap<Tenancy, Cleanup>,
     /// [`super::Plan::missing_since`] of the last plan.
     pub missing_since: BTreeMap<String, Duration>,
-    /// [`super::Occupied::contradictions`] of the last plan.
-    pub contradictions: Contradictions,
     /// The writes that failed, or were too many.
     pub writes: Writes,
     /// What a write or a list is in flight for: the names of PVs and Jobs, the paths of volumes, the links of disks, the tokens

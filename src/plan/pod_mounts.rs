@@ -92,7 +92,7 @@ impl Contradictions {
 impl Planner<'_> {
     /// Compares the volumes of all PVs that the kubelet has mounted, before any of them is cleaned or offered.
     pub(super) fn compare_pod_mounts(&mut self) {
-        let mut found = self.snapshot.ledger.contradictions.0.clone();
+        let mut found = self.snapshot.contradictions.0.clone();
         let classes = &self.settings.config.classes;
         found.retain(|_, it| {
             let class = classes.get(&it.class);

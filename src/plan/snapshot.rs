@@ -13,8 +13,8 @@ use crate::inventory::Observation;
 use crate::types::HostPath;
 use crate::view::{Jobs, NodeView, PathOwner, PvView, StorageClassView};
 
-use super::Ledger;
 use super::job_object::JobSource;
+use super::{Contradictions, Ledger};
 
 /// The configuration and what is wrong with it.
 #[derive(Clone, Debug)]
@@ -184,6 +184,8 @@ pub struct Snapshot {
     pub state_directory: Option<String>,
     /// Whether it is recorded in it that marks were lost.
     pub has_doubt: bool,
+    /// [`super::Occupied::contradictions`] of the last plan.
+    pub contradictions: Contradictions,
     /// For how long that must last before `missingVolumePolicy: Delete` takes effect.
     pub missing_limit: Duration,
     /// By installation, for how long each read has found its DaemonSet absent.

@@ -22,7 +22,7 @@ impl World {
     }
 
     fn contradicted(mut self, before: Contradictions) -> Self {
-        self.snapshot.ledger.contradictions = before;
+        self.snapshot.contradictions = before;
         self
     }
 
