@@ -2,11 +2,11 @@
 //! says what is wrong and so does `check-config`, and all is as before when the key is right again.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
 use std::panic::catch_unwind;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use std::{fs, thread};
 
 use control_plane::{InProcess, NodeOptions, Options, resource};
 use local_volume_provisioner::args::{CheckConfig, ConfigDir};
@@ -15,11 +15,11 @@ use local_volume_provisioner::config::{Config, Files, Loaded, from_files, rows};
 use local_volume_provisioner::host::identity::GlobalIdentity;
 use local_volume_provisioner::types::VolumeMode;
 use serde_json::json;
-use tokio::runtime::Builder;
 use tokio::time::sleep;
 
+use crate::on_all_processors;
 use crate::process::{self, Log, Process};
-use crate::run::{create_classes, watch};
+use crate::run::{create_classes, in_virtual_time, watch};
 use crate::world::{CLASSES, Disk, NODES, Slot, World};
 
 /// A key, its default, and another valid value.
@@ -142,22 +142,15 @@ fn each_value_of_each_key_is_used_or_refused_and_taken_back() {
     let classes = from_files(&files(None)).unwrap().config.classes;
     known(rows(&*classes["c0"]), &KEYS_OF_CLASSES);
     let cases = cases();
-    let (next, failed) = (AtomicUsize::new(0), std::sync::Mutex::new(Vec::new()));
-    let effects = std::sync::Mutex::new(BTreeMap::<String, usize>::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let live = catch_unwind(|| live(case));
-                    match live.unwrap_or_else(|_| Err("it panics".into())) {
-                        Ok(effect) => {
-                            *effects.lock().unwrap().entry(format!("{effect:?}")).or_default() += 1;
-                        }
-                        Err(why) => failed.lock().unwrap().push(format!("{case:?}: {why}")),
-                    }
-                }
-            });
+    let failed = Mutex::new(Vec::new());
+    let effects = Mutex::new(BTreeMap::<String, usize>::new());
+    on_all_processors(&cases, |case| {
+        let live = catch_unwind(|| in_virtual_time(7, run(case)));
+        match live.unwrap_or_else(|_| Err("it panics".into())) {
+            Ok(effect) => *effects.lock().unwrap().entry(format!("{effect:?}")).or_default() += 1,
+            Err(why) => failed.lock().unwrap().push(format!("{case:?}: {why}")),
         }
+        ControlFlow::Continue(())
     });
     let effects = effects.into_inner().unwrap();
     println!("{} cases: {effects:?}", cases.len());
@@ -165,13 +158,6 @@ fn each_value_of_each_key_is_used_or_refused_and_taken_back() {
     assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), cases.len(), failed.join("\n"));
     let of = |effect: Effect| effects.get(&format!("{effect:?}")).copied().unwrap_or_default();
     assert!(of(Effect::Fault) > 100 && of(Effect::Recycled) > 100, "{effects:?}");
-}
-
-fn live(case: &Case) -> Result<Effect, String> {
-    fastrand::seed(7);
-    let mut builder = Builder::new_current_thread();
-    let runtime = builder.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(run(case))
 }
 
 /// What `check-config` says of the files: its exit code, and its text.

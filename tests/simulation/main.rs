@@ -32,7 +32,7 @@ mod spares;
 mod volume;
 mod world;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -79,27 +79,36 @@ fn simulate_all<W>(worlds: &[W], simulate: impl Fn(&W) -> End + Sync) -> (u64, V
 where
     W: Sync,
 {
-    let (next, wipes) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let wipes = AtomicU64::new(0);
     let failed = Mutex::new(Vec::new());
     let is_first = number("SIMULATION_FIRST").is_some();
+    on_all_processors(worlds, |world| {
+        let end = simulate(world);
+        if is_first && !failed.lock().unwrap().is_empty() {
+            return ControlFlow::Break(());
+        }
+        wipes.fetch_add(end.wipes, Ordering::Relaxed);
+        if !end.violations.is_empty() {
+            failed.lock().unwrap().push((world, end));
+        }
+        ControlFlow::Continue(())
+    });
+    (wipes.into_inner(), failed.into_inner().unwrap())
+}
+
+/// Gives each of these to one thread of each processor, until it breaks off.
+fn on_all_processors<'a, W: Sync>(worlds: &'a [W], take: impl Fn(&'a W) -> ControlFlow<()> + Sync) {
+    let next = AtomicUsize::new(0);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let end = simulate(world);
-                    if is_first && !failed.lock().unwrap().is_empty() {
-                        return;
-                    }
-                    wipes.fetch_add(end.wipes, Ordering::Relaxed);
-                    if !end.violations.is_empty() {
-                        failed.lock().unwrap().push((world, end));
-                    }
-                }
+                while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed))
+                    && take(world).is_continue()
+                {}
             });
         }
     });
-    (wipes.into_inner(), failed.into_inner().unwrap())
 }
 
 /// Fails with the story of the first world in which something is wrong, and a line for each other one.

@@ -11,11 +11,10 @@ use local_volume_provisioner::host::identity::GlobalIdentity;
 use local_volume_provisioner::names::LABEL_IDENTITY_HASH;
 use local_volume_provisioner::types::{SkipReason, VolumeMode};
 use serde_json::{Value, json};
-use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use crate::process::{self, Log, Process};
-use crate::run::{create_classes, create_nodes};
+use crate::run::{create_classes, create_nodes, in_virtual_time};
 use crate::world::{Disk, NODES, Slot, World};
 
 const SEEDS: u64 = 40;
@@ -115,10 +114,7 @@ fn skipped(process: &Process) -> Option<SkipReason> {
 fn in_worlds(story: impl AsyncFn()) {
     for seed in 0..SEEDS {
         println!("seed {seed}");
-        fastrand::seed(seed);
-        let mut builder = Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(story());
+        in_virtual_time(seed, story());
     }
 }
 

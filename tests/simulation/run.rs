@@ -76,11 +76,16 @@ impl Run {
     }
 
     pub fn simulate(&self) -> End {
-        fastrand::seed(self.seed);
-        let mut builder = Builder::new_current_thread();
-        let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(run(self))
+        in_virtual_time(self.seed, run(self))
     }
+}
+
+/// Runs a world on this thread, with random numbers from a seed and a clock that jumps to the next timer.
+pub fn in_virtual_time<T>(seed: u64, world: impl Future<Output = T>) -> T {
+    fastrand::seed(seed);
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(world)
 }
 
 async fn run(this: &Run) -> End {
