@@ -32,7 +32,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         } else {
             "RSS after 4,000 recycled volumes"
         },
-        measured: vec![on_stage(effort, |_| {}, |stage| recycled(stage, recycles))?],
+        measured: vec![on_stage(effort, |stage| recycled(stage, recycles))?],
         unit: "MiB",
         target: Target::Median(16.0),
     }];
@@ -40,7 +40,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
         (20, "CPU of a minute with 20 mounts a second, 20 volumes"),
         (500, "CPU of a minute with 20 mounts a second, 500 volumes"),
     ] {
-        let measured = on_stage(effort, |_| {}, |stage| beside_mounts(effort, stage, count))?;
+        let measured = on_stage(effort, |stage| beside_mounts(effort, stage, count))?;
         figures.push(Figure {
             what,
             measured: vec![measured],

@@ -8,7 +8,7 @@ use support::Stage;
 
 use super::Effort;
 use super::table::{Figure, Target};
-use super::world::{foreign_pvs, on_stage, own_pvs, until, volumes};
+use super::world::{foreign_pvs, on_stage_with, own_pvs, until, volumes};
 
 /// PVs made for other nodes while we watch.
 const FOREIGN: u16 = 1000;
@@ -21,7 +21,7 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
     let bytes = |_| {
         let disk = tempfile::tempdir()?;
         // No bookmarks: the API server sends them at intervals, whether or not a PV has changed.
-        on_stage(
+        on_stage_with(
             effort,
             |options| options.bookmarks = Duration::from_hours(1),
             |stage| {

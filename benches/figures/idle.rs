@@ -102,23 +102,19 @@ pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
 #[allow(clippy::cast_precision_loss, reason = "a count of requests")]
 fn idle(effort: &Effort, count: usize, foreign: usize) -> Result<Idle> {
     let disk = tempfile::tempdir()?;
-    on_stage(
-        effort,
-        |_| {},
-        |stage| {
-            foreign_pvs(stage, foreign)?;
-            volumes(stage, disk.path(), count)?;
-            let provisioner = stage.provisioner();
-            until("all PVs are made", || own_pvs(stage) == count)?;
-            thread::sleep(SETTLING);
-            let memory = memory(&provisioner)?;
-            let log = stage.requests();
-            let (mark, before) = (log.mark(), cpu_time(&provisioner)?);
-            thread::sleep(effort.idle());
-            let cpu = cpu_time(&provisioner)?.saturating_sub(before);
-            let requests = log.since(mark).iter().filter(|it| it.verb != Verb::Watch).count();
-            let share = effort.idle().as_secs_f64() / 60.0;
-            Ok(Idle { memory, cpu: cpu.as_secs_f64() / share, requests: requests as f64 / share })
-        },
-    )
+    on_stage(effort, |stage| {
+        foreign_pvs(stage, foreign)?;
+        volumes(stage, disk.path(), count)?;
+        let provisioner = stage.provisioner();
+        until("all PVs are made", || own_pvs(stage) == count)?;
+        thread::sleep(SETTLING);
+        let memory = memory(&provisioner)?;
+        let log = stage.requests();
+        let (mark, before) = (log.mark(), cpu_time(&provisioner)?);
+        thread::sleep(effort.idle());
+        let cpu = cpu_time(&provisioner)?.saturating_sub(before);
+        let requests = log.since(mark).iter().filter(|it| it.verb != Verb::Watch).count();
+        let share = effort.idle().as_secs_f64() / 60.0;
+        Ok(Idle { memory, cpu: cpu.as_secs_f64() / share, requests: requests as f64 / share })
+    })
 }

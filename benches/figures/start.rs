@@ -24,22 +24,18 @@ fn figure(effort: &Effort, kind: Kind, what: &'static str) -> Result<Figure> {
     eprintln!("measuring {what} ...");
     let seconds = |_| {
         let disk = tempfile::tempdir()?;
-        on_stage(
-            effort,
-            |_| {},
-            |stage| {
-                stage.class("fast", &json!({}));
-                mount_volumes(stage, disk.path(), kind, VOLUMES)?;
-                let requests = stage.requests();
-                let begun = Instant::now();
-                let _provisioner = stage.provisioner();
-                until("all PVs are made", || {
-                    requests.count(|it| it.verb == Verb::Create && it.status() == 201) >= VOLUMES
-                        && own_pvs(stage) == VOLUMES
-                })?;
-                Ok(begun.elapsed().as_secs_f64())
-            },
-        )
+        on_stage(effort, |stage| {
+            stage.class("fast", &json!({}));
+            mount_volumes(stage, disk.path(), kind, VOLUMES)?;
+            let requests = stage.requests();
+            let begun = Instant::now();
+            let _provisioner = stage.provisioner();
+            until("all PVs are made", || {
+                requests.count(|it| it.verb == Verb::Create && it.status() == 201) >= VOLUMES
+                    && own_pvs(stage) == VOLUMES
+            })?;
+            Ok(begun.elapsed().as_secs_f64())
+        })
     };
     let measured = (0..effort.rounds(5)).map(seconds).collect::<Result<_>>()?;
     Ok(Figure {

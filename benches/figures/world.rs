@@ -28,8 +28,16 @@ pub enum Kind {
     Bind,
 }
 
-/// Runs a measurement on a stage of its own. The stage's mounts are the thread's: they go with it.
+/// Runs a measurement on a stage of its own.
 pub fn on_stage<T: Send>(
+    effort: &Effort,
+    measure: impl FnOnce(&Stage) -> Result<T> + Send,
+) -> Result<T> {
+    on_stage_with(effort, |_| {}, measure)
+}
+
+/// The same with other options. The stage's mounts are the thread's: they go with it.
+pub fn on_stage_with<T: Send>(
     effort: &Effort,
     change: impl FnOnce(&mut Options) + Send,
     measure: impl FnOnce(&Stage) -> Result<T> + Send,

@@ -31,14 +31,10 @@ const FOREIGN: usize = 10_000;
 pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
     let nodes = effort.rounds(NODES);
     eprintln!("starting {nodes} provisioners at once ...");
-    on_stage(
-        effort,
-        |_| {},
-        |stage| {
-            foreign_pvs(stage, FOREIGN)?;
-            measure(effort, stage, nodes)
-        },
-    )
+    on_stage(effort, |stage| {
+        foreign_pvs(stage, FOREIGN)?;
+        measure(effort, stage, nodes)
+    })
 }
 
 fn measure(effort: &Effort, stage: &Stage, nodes: usize) -> Result<Vec<Figure>> {

@@ -39,15 +39,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is left after the last outage.
 pub fn figures(effort: &Effort) -> Result<Vec<Figure>> {
-    on_stage(
-        effort,
-        |_| {},
-        |stage| {
-            let disk = tempfile::tempdir()?;
-            volumes(stage, disk.path(), VOLUMES)?;
-            measure(effort, stage)
-        },
-    )
+    on_stage(effort, |stage| {
+        let disk = tempfile::tempdir()?;
+        volumes(stage, disk.path(), VOLUMES)?;
+        measure(effort, stage)
+    })
 }
 
 fn measure(effort: &Effort, stage: &Stage) -> Result<Vec<Figure>> {
