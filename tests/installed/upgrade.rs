@@ -20,9 +20,12 @@ use crate::release::{NAME, Version, class};
 use crate::{Cluster, Disks, Release, disks::MIB};
 use tenants::{CLASSES, STATES};
 
-/// A cleaner that fails at once. It is in the image.
-const FAILS: &[&str] = &["/local-volume-provisioner", "no-such-command"];
-const WORKS: &[&str] = &["/scripts/dd_zero.sh", "1"];
+/// A command, and how long it may take.
+type Cleaner = (&'static [&'static str], &'static str);
+
+/// A cleaner that fails at once. It is in the image. The limit ends the pauses of its Job.
+const FAILS: Cleaner = (&["/local-volume-provisioner", "no-such-command"], "10s");
+const WORKS: Cleaner = (&["/scripts/dd_zero.sh", "1"], "2m");
 /// Prints how many bytes of the device are not zero.
 const COUNT: &str = "tr -d '\\000' </dev/data | wc -c";
 
@@ -171,18 +174,17 @@ impl Special {
     }
 }
 
-fn classes(disks: &Disks, cleaner: &[&str]) -> Value {
+fn classes(disks: &Disks, (cleaner, timeout): Cleaner) -> Value {
     let of = |name: &str, settings: Value| class(name, &disks.class(name), settings);
     let slow = ["/scripts/shred.sh", "24"];
+    let failing = json!({
+        "volumeMode": "Block", "blockCleanerCommand": cleaner, "cleanupTimeout": timeout,
+    });
     json!([
         of("files", json!({})),
         of("raw", json!({ "volumeMode": "Block" })),
         of("slow", json!({ "volumeMode": "Block", "blockCleanerCommand": slow })),
-        of(
-            "failing",
-            // Ends the pauses of a Job that fails.
-            json!({ "volumeMode": "Block", "blockCleanerCommand": cleaner, "cleanupTimeout": "10s" })
-        ),
+        of("failing", failing),
     ])
 }
 
