@@ -14,16 +14,17 @@ use support::Program;
 use support::stage::on_real_cluster;
 
 use super::Effort;
-use super::idle::SETTLING;
 use super::process::{descriptors, memory, threads};
 use super::table::{self, Figure, Target};
 
-/// How far the resident memory of a process that leaks nothing may grow, in MiB: the allocator keeps pages. For 25,000 volumes
-/// that is 42 bytes each, which is less than any leaked object.
+/// How far the resident memory of a process that leaks nothing may grow, in MiB: the allocator keeps pages. Of 25,000 volumes
+/// that is 42 bytes each: the PV's name alone is as long.
 const RSS_GROWTH: f64 = 1.0;
 
-/// The same from a few uses on, in MiB: until each thread has had the largest of its tasks, its part of the heap grows.
+/// The same from a few uses on, in MiB: the heap grows until most tasks have run side by side once.
 const WARM_UP: f64 = 2.5;
+/// Threads without work end after 20 s. Until then each holds a stack and blocks of the heap.
+const THREADS_END: Duration = Duration::from_secs(35);
 const THREE_PASSES: Duration = Duration::from_secs(30);
 
 type Run = fn(&Effort) -> Result<Vec<Figure>>;
@@ -61,10 +62,10 @@ struct Held {
 }
 
 impl Held {
-    /// Looks for the time of three passes. Threads that idle for ten seconds end, and the next pass starts them again: the most
-    /// count. A pass opens and closes descriptors: the fewest count.
+    /// Waits until the threads of the work before it have ended, and then looks for the time of three passes. A pass starts
+    /// threads, and opens and closes descriptors: the most threads and the fewest descriptors count.
     fn by(program: &Program) -> Result<Self> {
-        thread::sleep(SETTLING);
+        thread::sleep(THREADS_END);
         let resident = memory(program)?.resident;
         let mut held = Self { threads: 0, descriptors: usize::MAX, resident };
         let begun = Instant::now();

@@ -19,7 +19,7 @@ fn edit(cluster: &Cluster, edit: impl FnOnce(&str) -> String) -> String {
 }
 
 /// What the docs advise those who do not want to wait for the kubelet's next round.
-fn touch(cluster: &Cluster, pod: &Value, turn: &str) {
+pub fn touch(cluster: &Cluster, pod: &Value, turn: &str) {
     let touched = format!("touched={turn}");
     let namespace = format!("--namespace={SYSTEM}");
     let annotate = ["annotate", "pod", name(pod), &namespace, "--overwrite", &touched];

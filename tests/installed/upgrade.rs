@@ -17,6 +17,7 @@ use crate::jobs::{self, begun, use_volume};
 use crate::marks::{in_state, write, written};
 use crate::operations::procedure::{Procedure, UPGRADE_THIS};
 use crate::release::{NAME, Version, class};
+use crate::reload::touch;
 use crate::{Cluster, Disks, Release, disks::MIB};
 use tenants::{CLASSES, STATES};
 
@@ -61,13 +62,16 @@ fn change_version(direction: Direction, by_jobs: bool) {
     let mut disks = Disks::new("upgrade");
     let special = Special::new(&mut disks);
     let values = json!({ "useJobForCleaning": by_jobs });
-    let mut release = Release::of(&former, NAME, &cluster, classes(&disks, FAILS), values);
+    // A Job outlives the pod of the first version, which takes half a minute to end.
+    let shred = ["/scripts/shred.sh", if by_jobs { "100" } else { "24" }];
+    let classes = |cleaner| classes(&disks, shred, cleaner);
+    let mut release = Release::of(&former, NAME, &cluster, classes(FAILS), values);
     let (first, second) = match direction {
         Direction::Upgrade => (former, Version::this()),
         Direction::Rollback => (Version::this(), former),
     };
     if direction == Direction::Rollback {
-        release.redeploy(&first, classes(&disks, FAILS));
+        release.redeploy(&first, classes(FAILS));
     }
 
     let tenants = tenants::bring(&cluster, &release);
@@ -90,6 +94,7 @@ fn change_version(direction: Direction, by_jobs: bool) {
         change.make();
         let pod = release.pod();
         assert_ne!(pod["metadata"]["uid"], former_pod["metadata"]["uid"]);
+        assert!(!by_jobs || writers(&special.slow) == 1, "the Job outlives the first version");
         cluster.pod_in_phase("next", "Succeeded");
     });
     assert_eq!(cluster.logs("next"), "0\n", "bytes that the next tenant reads");
@@ -131,7 +136,12 @@ fn change_version(direction: Direction, by_jobs: bool) {
     }
     cluster.delete("pod", "next", &[]);
     cluster.delete_claim("next");
-    release.redeploy(&second, classes(&disks, WORKS));
+    release.redeploy(&second, classes(WORKS));
+    // The next Job has the command that the provisioner has read.
+    touch(&cluster, &release.pod(), "reload");
+    cluster.eventually("the other cleaner is in use", || {
+        release.logs().contains("configuration reloaded")
+    });
     if by_jobs {
         let job = format!("job/{}", jobs::job_name(&failed));
         cluster.kubectl(&["delete", &job, "--namespace", SYSTEM]).unwrap();
@@ -174,9 +184,8 @@ impl Special {
     }
 }
 
-fn classes(disks: &Disks, (cleaner, timeout): Cleaner) -> Value {
+fn classes(disks: &Disks, slow: [&str; 2], (cleaner, timeout): Cleaner) -> Value {
     let of = |name: &str, settings: Value| class(name, &disks.class(name), settings);
-    let slow = ["/scripts/shred.sh", "24"];
     let failing = json!({
         "volumeMode": "Block", "blockCleanerCommand": cleaner, "cleanupTimeout": timeout,
     });

@@ -27,7 +27,7 @@ use super::{Held, WARM_UP, count};
 
 /// Killed in turn.
 const COMPONENTS: [&str; 3] = ["kube-apiserver", "etcd", "kube-controller-manager"];
-/// While this file exists, init does not start the killed component again.
+/// While this file has the name of a component, init does not start that again.
 const OUTAGE: &str = "/run/cluster/outage";
 /// How long a component is absent, and how long claims come and go before the next outage.
 const DURATION: Duration = Duration::from_secs(5);
@@ -99,9 +99,10 @@ fn measure(effort: &Effort, stage: &Stage) -> Result<Vec<Figure>> {
 fn outage(stage: &Stage, component: &str) -> Result<()> {
     let killed = pid(component).with_context(|| format!("no {component} runs"))?;
     fs::write(OUTAGE, component)?;
-    kill(killed, Signal::SIGKILL)?;
+    let sent = kill(killed, Signal::SIGKILL);
     thread::sleep(DURATION);
     fs::remove_file(OUTAGE)?;
+    sent?;
     let begun = Instant::now();
     until("the control plane is complete", || {
         let ready = async {
