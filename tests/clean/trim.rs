@@ -56,15 +56,11 @@ fn what_was_deleted_is_gone_from_the_disk_after_a_trim() {
 
         assert_cleans(&root);
         assert!(secrets(&backing) > 0, "deleting alone erases: {fs_type}");
-        let before = backing.metadata().unwrap().blocks();
         let Trim::Done { bytes } = trimmed(&root) else {
             panic!("a loop device over a tmpfs knows discard")
         };
         assert!(bytes >= (FILES * secret.len()) as u64, "{bytes}");
         assert_eq!(secrets(&backing), 0, "{fs_type}");
-        let dropped = before - backing.metadata().unwrap().blocks();
-        let expected = (FILES * secret.len()) as u64 / 512;
-        assert!(dropped >= expected, "{dropped} of {expected} blocks");
         // The filesystem has not suffered.
         fs::write(root.join("next"), "the next tenant's").unwrap();
         sandbox.umount(&root).unwrap();
