@@ -3,7 +3,7 @@
 //! The `procfs` crate requires UTF-8: there, one invalid byte in a mount path, which any pod can cause, makes the
 //! whole table unreadable. The kernel separates fields by a single blank, and escapes blanks within a field in octal.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
@@ -91,6 +91,8 @@ impl Mount {
 #[derive(Clone, Debug, Default)]
 pub struct MountTable {
     by_id: BTreeMap<u64, Mount>,
+    /// The mounts on each mount, by mount point. The root's parent is not visible, or is the root itself: `None`.
+    by_parent: HashMap<Option<u64>, HashMap<PathBuf, u64>>,
     unparsed: Vec<String>,
 }
 
@@ -116,6 +118,12 @@ impl MountTable {
                 }
                 None => table.unparsed.push(tenants(line)),
             }
+        }
+        for mount in table.by_id.values() {
+            let parent = Some(mount.parent)
+                .filter(|parent| *parent != mount.id && table.by_id.contains_key(parent));
+            let mounts = table.by_parent.entry(parent).or_default();
+            mounts.entry(mount.point.clone()).or_insert(mount.id);
         }
         table
     }
@@ -177,25 +185,22 @@ impl MountTable {
     /// The mount in which a lookup of `path` ends: descends from the root and crosses mount points, as the kernel
     /// does. Symbolic links are not followed.
     pub fn holding(&self, path: &Path) -> Option<&Mount> {
-        // The root mount's parent is not visible, or is the mount itself.
-        let is_root = |it: &Mount| it.parent == it.id || self.get(it.parent).is_none();
-        let mut found = self.crossed(path, is_root)?;
+        // A mount nearer to the root hides the others.
+        let mut points: Vec<_> = path.ancestors().collect();
+        points.reverse();
+        let crossed = |parent| {
+            let mounts = self.by_parent.get(&parent)?;
+            self.get(*points.iter().find_map(|point| mounts.get(*point))?)
+        };
+        let mut found = crossed(None)?;
         // Bounded, so that a cycle in the table ends.
         for _ in 1..self.by_id.len() {
-            let is_on = |it: &Mount| it.parent == found.id && it.id != found.id;
-            match self.crossed(path, is_on) {
+            match crossed(Some(found.id)) {
                 Some(next) => found = next,
                 None => break,
             }
         }
         Some(found)
-    }
-
-    /// The first of these mounts that a lookup of `path` crosses. One nearer to the root hides the others.
-    fn crossed(&self, path: &Path, is_one: impl Fn(&Mount) -> bool) -> Option<&Mount> {
-        self.iter()
-            .filter(|mount| is_one(mount) && path.starts_with(&mount.point))
-            .min_by_key(|mount| mount.point.as_os_str().len())
     }
 }
 

@@ -88,7 +88,12 @@ mod tests {
     fn pv_that_another_writer_reverts_backs_off() {
         let pv = PvRef { name: "pv".into(), uid: "u".into(), resource_version: "7".into() };
         let mut writes = Writes::default();
-        let count = |writes: &mut Writes, seconds| writes.count(&pv, Duration::from_secs(seconds));
+        let count = |writes: &mut Writes, seconds| {
+            let now = Duration::from_secs(seconds);
+            // As before each plan.
+            writes.prune(now);
+            writes.count(&pv, now)
+        };
         assert!((0..8).all(|second| !count(&mut writes, second)));
         assert!(!count(&mut writes, 60), "the first ones are a minute old");
         assert!(count(&mut writes, 60));

@@ -117,7 +117,10 @@ fn pvs_of_a_class_that_left_the_configuration_are_reported() {
     gone().pv(a.clone()).expect("an Available one", &["a is ClassGone"]);
     gone().pv(released(a.clone())).expect("a due one", &told);
     gone().pv(retained(released(a.clone()))).expect("a released one that is kept", &told);
-    assert_eq!(not_ready(&gone().pv(a)), "", "nothing is missing");
+    assert_eq!(not_ready(&gone().pv(a.clone())), "", "nothing is missing");
+    let classes = gone().pv(a).plan().classes;
+    let reported: Vec<_> = classes.iter().map(|it| (it.name.as_str(), it.volumes.len())).collect();
+    assert_eq!(reported, [("fast", 1)]);
 }
 
 #[test]
@@ -147,6 +150,12 @@ fn fault_14_readiness_is_about_eligible_volumes() {
         world.snapshot.observed.get_mut("fast").unwrap().fault = Some("permission denied".into());
     });
     assert!(!ready(faulty), "the directory itself cannot be read");
+    let creating = a().fast("b", &fs(2));
+    assert!(creating.plan().is_creating);
+    let faulty = with(creating, |world| {
+        world.faulty.insert("slow".into(), "hostDir is relative".into());
+    });
+    assert!(!faulty.plan().is_creating, "a fault does not pass by itself");
 }
 
 #[test]

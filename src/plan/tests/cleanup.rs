@@ -81,6 +81,34 @@ fn each_state_without_a_job_has_its_step() {
 }
 
 #[test]
+fn plan_is_made_again_when_a_step_or_a_failed_write_is_due() {
+    let basis = order(&device().plan()).unwrap().basis;
+    let wakes_at = |world: World| world.plan().wake_at.map(|at| at.as_secs());
+    let told_at = |seconds| {
+        with(blocked(130), |state| {
+            let CleanupState::Blocked { notify_at, .. } = state else { unreachable!() };
+            *notify_at = Some(Duration::from_secs(seconds));
+        })
+    };
+    for (state, expected) in [
+        (CleanupState::Wiping, None),
+        (blocked_silently(130), Some(130)),
+        (told_at(120), Some(120)),
+        (told_at(100), Some(130)),
+        (failed_until(130), Some(130)),
+        (wiped(Some("no"), 130), Some(130)),
+    ] {
+        let situation = format!("{state:?}");
+        let world = device().cleanup_on(&committed(), state, basis);
+        assert_eq!(wakes_at(world), expected, "{situation}");
+    }
+    let failed = with(device(), |world| {
+        world.snapshot.ledger.writes.fail("pv-b", true, world.snapshot.now);
+    });
+    assert_eq!(wakes_at(failed), Some(101));
+}
+
+#[test]
 fn each_state_of_a_job_has_its_step() {
     let pv = committed();
     let change = |state, change: fn(&mut JobView)| with(job(state), change);

@@ -180,11 +180,16 @@ fn volume_whose_pv_names_another_path_is_not_wiped() {
     let pv = with(bound(offered(&fs(1))), |pv| {
         pv.local_path = Ok(path("/mnt/fast/b"));
     });
-    let mut world = searched(&volume).pv(pv);
-    let node = world.snapshot.node.as_mut().unwrap();
-    node.consents.insert(consent("wipe", None, &volume));
-    let words = words(&world.plan());
-    assert!(!words.iter().any(|it| it.starts_with("clean")), "{words:?}");
+    // Or the identity of the PV was removed.
+    let unrecorded = with(pv.clone(), |pv| pv.identity = None);
+    for pv in [pv, unrecorded] {
+        let mut world = searched(&volume).pv(pv);
+        let node = world.snapshot.node.as_mut().unwrap();
+        node.consents.insert(consent("wipe", None, &volume));
+        let words = words(&world.plan());
+        assert!(words.contains(&"a is Skipped as IdentityOnOtherPV".to_owned()), "{words:?}");
+        assert!(!words.iter().any(|it| it.starts_with("clean")), "{words:?}");
+    }
 }
 
 /// As after `rsync --xattrs` from one root to another.

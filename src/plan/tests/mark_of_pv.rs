@@ -6,7 +6,7 @@ use crate::host::mark::{MarkOnDisk, MarkState};
 use crate::names::FINALIZER;
 use crate::plan::consent::consent;
 use crate::plan::{Agreement, agreement};
-use crate::view::{PvView, ReclaimPolicy};
+use crate::view::{PvLink, PvView, ReclaimPolicy};
 
 #[test]
 fn pv_and_mark_agree_or_are_reported() {
@@ -36,6 +36,18 @@ fn pv_and_mark_agree_or_are_reported() {
         ("created and bound", &used, pending(TOKEN), "used"),
         ("of another offer", &used, pending("other"), "mismatch"),
         ("terminating", &deleting, valid(Wiping), "agrees"),
+        (
+            "terminating, unused",
+            &with(unused.clone(), |pv| pv.deleting = true),
+            valid(Wiping),
+            "agrees",
+        ),
+        (
+            "terminating, in use",
+            &with(used.clone(), |pv| pv.deleting = true),
+            valid(Wiping),
+            "mismatch",
+        ),
         ("wiped", &deleting, valid(Free), "agrees"),
         ("wiping, released", &due, valid(Wiping), "agrees"),
         ("wiping, bound again", &used, valid(Wiping), "mismatch"),
@@ -275,4 +287,18 @@ fn claim_that_came_first_after_a_restore_of_the_api_is_a_mismatch() {
     assert_eq!(agreement(&recorded, CLUSTER, &volume, date), Agreement::Agrees);
     let found = agreement(&restored, CLUSTER, &volume, date);
     assert!(matches!(found, Agreement::Mismatch(_)), "{found:?}");
+}
+
+#[test]
+fn mark_of_an_earlier_claim_of_the_same_name_is_reported_with_both_uids() {
+    let link = PvLink { token: TOKEN.into(), label: None };
+    let pv = with(bound(offered(&fs(1))), |pv| pv.link = Some(link));
+    let used = with(mark(MarkState::Used), |it| it.claim_uid = Some("earlier".into()));
+    let volume = marked(&fs(1), MarkOnDisk::Valid(used));
+    let found = agreement(&pv, CLUSTER, &volume, world().snapshot.date);
+    let why = match found {
+        Agreement::Mismatch(why) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why.contains("of the claim with UID earlier, not claim-uid"), "{why}");
 }

@@ -126,6 +126,7 @@ fn pv_of_another_node_counts_if_it_fits_on_the_disk() {
     ] {
         let found = OtherPvs::of(&query, &[pv], &node);
         assert_eq!(found.owners.len() == 1, expected, "{situation}");
+        assert_eq!(found.is_empty(), !expected, "{situation}");
     }
 }
 
