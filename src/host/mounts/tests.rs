@@ -122,6 +122,9 @@ fn the_topmost_mount_counts_and_a_hidden_one_does_not() {
         ("the root", String::new(), "/", Some(1)),
         ("no prefix by bytes", line(2, 1, "/", "/ab"), "/a", None),
         ("trailing slash", line(2, 1, "/", "/a"), "/a/", Some(2)),
+        ("needless parts", line(2, 1, "/", "/a"), "//./a/.", Some(2)),
+        ("relative", line(2, 1, "/", "/a"), "a", None),
+        ("twice on one mount", line(3, 1, "/", "/a") + &line(2, 1, "/", "/a"), "/a", Some(2)),
         ("stacked", line(2, 1, "/", "/a") + &line(3, 2, "/", "/a"), "/a", Some(3)),
         // Ids are reused, so their order means nothing.
         ("stacked, ids reused", line(9, 1, "/", "/a") + &line(3, 9, "/", "/a"), "/a", Some(3)),

@@ -150,12 +150,19 @@ fn fault_14_readiness_is_about_eligible_volumes() {
         world.snapshot.observed.get_mut("fast").unwrap().fault = Some("permission denied".into());
     });
     assert!(!ready(faulty), "the directory itself cannot be read");
-    let creating = a().fast("b", &fs(2));
-    assert!(creating.plan().is_creating);
-    let faulty = with(creating, |world| {
-        world.faulty.insert("slow".into(), "hostDir is relative".into());
-    });
-    assert!(!faulty.plan().is_creating, "a fault does not pass by itself");
+}
+
+#[test]
+fn a_plan_does_not_wait_for_new_pvs_while_any_class_is_faulty() {
+    let creating = || world().fast("a", &fs(1));
+    assert!(creating().plan().is_creating);
+    // Before and after the one with the volume.
+    for name in ["a", "z"] {
+        let mut world = creating().class(class(name));
+        assert!(world.plan().is_creating, "{name}");
+        world.snapshot.observed.get_mut(name).unwrap().fault = Some("permission denied".into());
+        assert!(!world.plan().is_creating, "{name}");
+    }
 }
 
 #[test]

@@ -84,17 +84,16 @@ fn each_state_without_a_job_has_its_step() {
 fn plan_is_made_again_when_a_step_or_a_failed_write_is_due() {
     let basis = order(&device().plan()).unwrap().basis;
     let wakes_at = |world: World| world.plan().wake_at.map(|at| at.as_secs());
-    let told_at = |seconds| {
-        with(blocked(130), |state| {
-            let CleanupState::Blocked { notify_at, .. } = state else { unreachable!() };
-            *notify_at = Some(Duration::from_secs(seconds));
-        })
+    let told_later = CleanupState::Blocked {
+        reason: "a pod uses it".into(),
+        notify_at: Some(Duration::from_secs(110)),
+        retry_at: Duration::from_secs(130),
     };
     for (state, expected) in [
         (CleanupState::Wiping, None),
         (blocked_silently(130), Some(130)),
-        (told_at(120), Some(120)),
-        (told_at(100), Some(130)),
+        (told_later, Some(110)),
+        (blocked(130), Some(130)),
         (failed_until(130), Some(130)),
         (wiped(Some("no"), 130), Some(130)),
     ] {
